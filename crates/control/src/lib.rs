@@ -1,0 +1,1 @@
+//! Configuration, show models, HTTP API.

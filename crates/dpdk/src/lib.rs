@@ -1,0 +1,1 @@
+//! The only crate with unsafe code around DPDK: EAL, pools, mbufs, ports.

@@ -1,0 +1,1 @@
+//! Workers, queues, graphs, publication, lifecycle.

@@ -1,0 +1,1 @@
+//! What is read from and asked of Linux: CPUs, affinity.

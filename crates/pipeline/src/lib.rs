@@ -1,0 +1,1 @@
+//! Packets, batches, nodes, the graph, drop reasons, counters.

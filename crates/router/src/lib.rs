@@ -1,0 +1,1 @@
+//! RIB to FIB, next hops, neighbours, ICMP and their packet nodes.

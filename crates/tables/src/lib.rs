@@ -1,0 +1,1 @@
+//! Lookup structures shared by control and workers.

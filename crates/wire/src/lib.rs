@@ -1,0 +1,1 @@
+//! Header views and builders, checksums.
