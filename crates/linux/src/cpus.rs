@@ -14,7 +14,9 @@ pub struct CpuList(BTreeSet<usize>);
 
 /// Why a text is no CPU list.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("`{text}` is not a CPU list: `{part}` should be a CPU number below {MAX_CPUS} or a range such as 2-5")]
+#[error(
+    "`{text}` is not a CPU list: `{part}` should be a CPU number below {MAX_CPUS} or a range such as 2-5"
+)]
 pub struct CpuListError {
     text: String,
     part: String,

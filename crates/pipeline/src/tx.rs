@@ -172,7 +172,8 @@ impl<P: Packet> Outlet<P> {
             origins[usize::from(p.meta().rx_port).min(MAX_PORTS - 1)] =
                 origins[usize::from(p.meta().rx_port).min(MAX_PORTS - 1)].saturating_sub(1);
         }
-        let went = |c: &PortCounters, n: u64| if self.hands_over { c.handed_over.add(n) } else { c.sent.add(n) };
+        let went =
+            |c: &PortCounters, n: u64| if self.hands_over { c.handed_over.add(n) } else { c.sent.add(n) };
         if mixed == 0 {
             went(counters.port(rx), sent as u64);
         } else {

@@ -217,4 +217,3 @@ fn join_spread<P: Packet>(
     }
     Ok(())
 }
-

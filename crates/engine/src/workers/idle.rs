@@ -121,7 +121,11 @@ mod tests {
         let mut spin = Idle::new(IdleSpec::Spin, false);
         assert!((0..100_000).all(|_| spin.empty(false) == Rest::Spin));
         let mut shared = Idle::new(IdleSpec::Spin, true);
-        assert!((0..100_000).skip(SPINS_SHARED as usize).all(|_| matches!(shared.empty(false), Rest::Spin | Rest::Yield)));
+        assert!(
+            (0..100_000)
+                .skip(SPINS_SHARED as usize)
+                .all(|_| matches!(shared.empty(false), Rest::Spin | Rest::Yield))
+        );
         assert_eq!(shared.empty(false), Rest::Yield);
         let mut polite = Idle::new(IdleSpec::Sleep { max_microseconds: 10 }, true);
         assert!(until_sleep(&mut polite).contains(&Rest::Yield));

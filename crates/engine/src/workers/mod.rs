@@ -102,7 +102,9 @@ pub enum StartError {
         reason: String,
     },
     /// A queue is spread over a worker that does not exist.
-    #[error("port {port} is spread over worker {worker}, but there are only {workers} workers, counted from 0")]
+    #[error(
+        "port {port} is spread over worker {worker}, but there are only {workers} workers, counted from 0"
+    )]
     SpreadUnknown {
         /// The port's id.
         port: PortId,

@@ -252,6 +252,9 @@ impl<P: Packet> Worker<P> {
             c.busy_cycles.add(spent);
             return self.idle.busy();
         }
+        if self.state.ended {
+            return;
+        }
         let stay_awake = !self.arrivals.is_empty() || self.state.stop.is_some();
         match self.idle.empty(stay_awake) {
             Rest::Spin => {}
