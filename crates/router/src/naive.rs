@@ -11,11 +11,11 @@ type Routes<A> = Arc<RwLock<BTreeMap<Prefix<A>, NextHopId>>>;
 
 /// The writer; [`NaiveReader`] is its reader.
 #[derive(Debug)]
-pub struct NaiveFib<A>(Routes<A>);
+pub struct NaiveFib<A: Address>(Routes<A>);
 
 /// The reader.
 #[derive(Clone, Debug)]
-pub struct NaiveReader<A>(Routes<A>);
+pub struct NaiveReader<A: Address>(Routes<A>);
 
 impl<A: Address> Default for NaiveFib<A> {
     fn default() -> Self {
