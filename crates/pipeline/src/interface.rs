@@ -51,7 +51,8 @@ pub struct Interface {
 impl Interface {
     /// An interface that is up, with the link-local address derived as [`Interface::link_local`] says.
     pub fn new(name: &str, port: PortId, mac: [u8; 6], mtu: u16, addresses: &[IpNet]) -> Self {
-        let ip4 = addresses.iter().filter_map(|a| if let IpNet::V4(a) = a { Some(*a) } else { None }).collect();
+        let ip4 =
+            addresses.iter().filter_map(|a| if let IpNet::V4(a) = a { Some(*a) } else { None }).collect();
         let ip6: Vec<Ipv6Net> =
             addresses.iter().filter_map(|a| if let IpNet::V6(a) = a { Some(*a) } else { None }).collect();
         let configured = ip6.iter().map(Ipv6Net::addr).find(|a| a.is_unicast_link_local());
@@ -184,7 +185,11 @@ impl InterfaceTable {
             return Err(InterfaceError::TooMany { name: interface.name, most: MAX_INTERFACES });
         }
         if port >= MAX_PORTS {
-            return Err(InterfaceError::NoSuchPort { name: interface.name, port: interface.port, most: MAX_PORTS });
+            return Err(InterfaceError::NoSuchPort {
+                name: interface.name,
+                port: interface.port,
+                most: MAX_PORTS,
+            });
         }
         for vlan in [interface.vlan, interface.inner_vlan].into_iter().flatten() {
             if vlan == 0 || vlan > MAX_VLAN {
@@ -357,9 +362,10 @@ mod tests {
         ])
         .unwrap();
         assert_eq!([table.untagged(0), table.untagged(1), table.untagged(99)], [0, IF_NONE, IF_NONE]);
-        assert_eq!([table.tagged(0, 0xe007), table.tagged(1, 7), table.tagged(0, 8), table.tagged(2, 7)], [
-            1, 5, IF_NONE, IF_NONE
-        ]);
+        assert_eq!(
+            [table.tagged(0, 0xe007), table.tagged(1, 7), table.tagged(0, 8), table.tagged(2, 7)],
+            [1, 5, IF_NONE, IF_NONE]
+        );
         assert_eq!(table.tagged(0, 0xe000), 0, "a priority tag is no VLAN");
         assert_eq!(table.double_tagged(0, 7, 9), 2);
         assert_eq!(table.double_tagged(0, 9, 7), IF_NONE, "outer stays outer");
@@ -378,7 +384,10 @@ mod tests {
         assert_eq!(refused(interface("x", 3, Some(4), None), interface("y", 3, Some(4), None)), same);
         assert_eq!(refused(interface("x", 3, Some(4), Some(1)), interface("y", 3, Some(4), Some(1))), same);
         let alone = |i| InterfaceTable::build([(0, i)]).unwrap_err();
-        assert!(matches!(alone(interface("x", 0, Some(4095), None)), InterfaceError::BadVlan { vlan: 4095, .. }));
+        assert!(matches!(
+            alone(interface("x", 0, Some(4095), None)),
+            InterfaceError::BadVlan { vlan: 4095, .. }
+        ));
         assert!(matches!(alone(interface("x", 0, Some(0), None)), InterfaceError::BadVlan { vlan: 0, .. }));
         assert!(matches!(alone(interface("x", 0, None, Some(4))), InterfaceError::InnerOnly { .. }));
         assert!(matches!(alone(interface("x", 32, None, None)), InterfaceError::NoSuchPort { .. }));
@@ -386,13 +395,17 @@ mod tests {
 
     #[test]
     fn addresses_answer_for_their_networks() {
-        let nets = ["10.0.0.1/24", "10.1.0.0/31", "2001:db8::1/64", "10.2.0.1/32"].map(|a| a.parse().unwrap());
+        let nets =
+            ["10.0.0.1/24", "10.1.0.0/31", "2001:db8::1/64", "10.2.0.1/32"].map(|a| a.parse().unwrap());
         let i = Interface::new("lan", 0, [0x52, 0x54, 0, 1, 2, 3], 1500, &nets);
         assert_eq!(i.link_local, "fe80::5054:ff:fe01:203".parse::<Ipv6Addr>().unwrap());
         assert!(i.owns("10.0.0.1".parse().unwrap()) && !i.owns("10.0.0.2".parse().unwrap()));
         assert!(i.owns(i.link_local.into()) && i.owns("2001:db8::1".parse().unwrap()));
         assert!(i.is_broadcast_ip4(Ipv4Addr::new(10, 0, 0, 255)));
-        assert!(!i.is_broadcast_ip4(Ipv4Addr::new(10, 1, 0, 1)) && !i.is_broadcast_ip4(Ipv4Addr::new(10, 2, 0, 1)));
+        assert!(
+            !i.is_broadcast_ip4(Ipv4Addr::new(10, 1, 0, 1))
+                && !i.is_broadcast_ip4(Ipv4Addr::new(10, 2, 0, 1))
+        );
         assert_eq!(i.source_ip4(Ipv4Addr::new(10, 1, 0, 1)), Some(Ipv4Addr::new(10, 1, 0, 0)));
         assert_eq!(i.source_ip4(Ipv4Addr::new(8, 8, 8, 8)), Some(Ipv4Addr::new(10, 0, 0, 1)));
         assert_eq!(i.source_ip6("fe80::9".parse().unwrap()), i.link_local);

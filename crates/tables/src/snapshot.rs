@@ -90,7 +90,11 @@ mod tests {
         let mut reader = publisher.reader();
         assert_eq!(reader.get().1, 1);
         publisher.publish(Dropped(drops.clone(), 2));
-        assert_eq!((drops.load(Relaxed), publisher.collect()), (0, 1), "the reader still holds the first value");
+        assert_eq!(
+            (drops.load(Relaxed), publisher.collect()),
+            (0, 1),
+            "the reader still holds the first value"
+        );
         assert_eq!(reader.get().1, 2);
         assert_eq!(drops.load(Relaxed), 0, "moving on drops nothing on the reader's side");
         assert_eq!((publisher.collect(), drops.load(Relaxed)), (0, 1));
