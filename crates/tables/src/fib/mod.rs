@@ -5,7 +5,11 @@
 //! written against these two traits only.
 
 mod arena;
+pub mod ip4;
+mod next_hops;
 pub mod oracle;
+
+pub use next_hops::MAX_NEXT_HOPS;
 
 use crate::prefix::{Address, Prefix};
 
