@@ -5,7 +5,16 @@
 //! written against these two traits only.
 
 mod arena;
+pub mod ip6;
+mod labels;
 pub mod oracle;
+#[cfg(feature = "poptrie")]
+pub mod poptrie;
+mod simd;
+mod strided;
+#[cfg(all(test, not(loom)))]
+mod testing;
+mod tree;
 
 use crate::prefix::{Address, Prefix};
 
