@@ -27,11 +27,8 @@ pub(crate) trait Encoding {
     fn slot_of(bits: u128) -> (usize, u8);
     /// The slots a prefix fills; none if it ends below them.
     fn covered(key: Key) -> SlotRanges;
-    /// Whether a node has an encoding that readers may be in.
-    fn is_published(place: &Self::Place) -> bool;
-    /// Encodes `top`, which lost or won a place below `parent`, and makes `parent` lead to it with one store. On an
-    /// error nothing is changed.
-    fn publish_subtree(&mut self, tree: &mut Tree<Self::Place>, top: NodeId, parent: NodeId) -> Result<(), FibError>;
+    /// Encodes `top` and makes what is above lead to it with one store. On an error nothing is changed.
+    fn publish_subtree(&mut self, tree: &mut Tree<Self::Place>, top: NodeId) -> Result<(), FibError>;
     /// Encodes what is dirty below each slot and makes every slot right, each with one store. On an error nothing is
     /// changed.
     fn publish_slots(
@@ -191,10 +188,10 @@ impl<E: Encoding> Writer<E> {
         let (old, slots, touched) = self.change(key, value, false);
         let published = match touched {
             Touched::Nothing => Ok(()),
-            Touched::Subtree { top, parent } if parent != NONE && E::is_published(&self.tree.node(parent).place) => {
-                self.encoding.publish_subtree(&mut self.tree, top, parent)
+            Touched::Subtree(top) => self.encoding.publish_subtree(&mut self.tree, top),
+            Touched::RootGone | Touched::Slots => {
+                self.encoding.publish_slots(&mut self.tree, &self.slots, &slots)
             }
-            _ => self.encoding.publish_slots(&mut self.tree, &self.slots, &slots),
         };
         if let Err(e) = published {
             // What readers see stays in use: never give it back. The whole path counts as stale from here on.
@@ -219,7 +216,7 @@ impl<E: Encoding> Writer<E> {
                 return (old, slots, Touched::Nothing);
             }
             self.fill_slots(key, value, &slots);
-            return (old, slots, Touched::Subtree { top: NONE, parent: NONE });
+            return (old, slots, Touched::Slots);
         }
         let (slot, depth) = E::slot_of(key.0);
         let root = self.slots.root[slot];

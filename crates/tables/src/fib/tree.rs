@@ -21,6 +21,8 @@ pub(crate) const NONE: NodeId = 0;
 pub(crate) struct Node<P> {
     /// The address bits above the node; the rest is zero.
     pub(crate) key: u128,
+    /// The node above; [`NONE`] above a root.
+    pub(crate) parent: NodeId,
     /// How many address bits are above the node.
     pub(crate) depth: u8,
     /// The encoding is older than the content.
@@ -42,8 +44,10 @@ pub(crate) struct Node<P> {
 pub(crate) enum Touched {
     /// Nothing a reader could see changed.
     Nothing,
-    /// Encode the dirty nodes from `top` down, then let `parent` (or the slot, where there is no parent) name `top`.
-    Subtree { top: NodeId, parent: NodeId },
+    /// Encode the dirty nodes from this one down, then let its parent (or the slot, where it has none) name it.
+    Subtree(NodeId),
+    /// A route that fills whole slots changed.
+    Slots,
     /// The root lost its last route and is gone; the slot falls back to its short route.
     RootGone,
 }
@@ -112,7 +116,7 @@ impl<P: Clone + Default> Tree<P> {
         whole_path: bool,
     ) -> (Option<u32>, Touched) {
         let mut touched = None;
-        let (mut at, mut above) = (root, NONE);
+        let mut at = root;
         loop {
             let node = &mut self.nodes[at as usize];
             node.dirty |= whole_path;
@@ -125,10 +129,10 @@ impl<P: Clone + Default> Tree<P> {
                 let below = if depth + STRIDE <= self.dense_to { depth + STRIDE } else { aligned(depth, len - 1) };
                 node.dirty = true;
                 let cover = node.value_of(c);
-                touched.get_or_insert((at, above));
+                touched.get_or_insert(at);
                 let new = self.new_node(key, below, cover);
-                self.node_mut(at).put_kid(c, new);
-                (above, at) = (at, new);
+                self.put_kid(at, c, new);
+                at = new;
                 continue;
             };
             let (kid_key, kid_depth, cover) = {
@@ -137,17 +141,15 @@ impl<P: Clone + Default> Tree<P> {
             };
             let shared = ((kid_key ^ key).leading_zeros() as u8).min(len - 1);
             if shared >= kid_depth {
-                (above, at) = (at, kid);
+                at = kid;
                 continue;
             }
             // The kid skips bits in which the new prefix differs (or ends): a node goes in between.
             let between = self.new_node(key, aligned(depth, shared), cover);
-            let mid = self.node_mut(between);
-            let c_mid = cell(kid_key, mid.depth);
-            mid.put_kid(c_mid, kid);
-            self.node_mut(at).put_kid(c, between);
-            touched.get_or_insert((between, at));
-            (above, at) = (at, between);
+            self.put_kid(between, cell(kid_key, aligned(depth, shared)), kid);
+            self.put_kid(at, c, between);
+            touched.get_or_insert(between);
+            at = between;
         }
         let node = self.node_mut(at);
         let h = heap_index(key, node.depth, len);
@@ -163,13 +165,11 @@ impl<P: Clone + Default> Tree<P> {
         }
         node.dirty = true;
         self.push_down(at, cells(h));
-        let (top, parent) = touched.unwrap_or((at, above));
-        (old, Touched::Subtree { top, parent })
+        (old, Touched::Subtree(touched.unwrap_or(at)))
     }
 
     /// Removes a prefix and every node that held nothing else.
     pub(crate) fn remove(&mut self, root: NodeId, key: u128, len: u8) -> (Option<u32>, Touched) {
-        let mut path = Vec::with_capacity(20);
         let mut at = root;
         loop {
             let node = self.node(at);
@@ -179,7 +179,6 @@ impl<P: Clone + Default> Tree<P> {
             if len <= node.depth + STRIDE {
                 break;
             }
-            path.push(at);
             match node.kid(cell(key, node.depth)) {
                 Some(kid) => at = kid,
                 None => return (None, Touched::Nothing),
@@ -191,7 +190,7 @@ impl<P: Clone + Default> Tree<P> {
         let (_, old) = node.routes.remove(i);
         node.dirty = true;
         self.push_down(at, cells(h));
-        (Some(old), self.prune(at, &mut path))
+        (Some(old), self.prune(at))
     }
 
     /// Tells a node what the best route above it now says; goes on down wherever that shows through.
@@ -229,21 +228,19 @@ impl<P: Clone + Default> Tree<P> {
     }
 
     /// Removes nodes from `at` upwards that hold nothing, and a skipping node that only leads to one other.
-    fn prune(&mut self, mut at: NodeId, path: &mut Vec<NodeId>) -> Touched {
+    fn prune(&mut self, mut at: NodeId) -> Touched {
         loop {
-            let parent = path.pop();
             let node = self.node(at);
+            let (key, depth, parent) = (node.key, node.depth, node.parent);
             if !node.routes.is_empty() || node.kid_ids.len() > 1 {
-                return Touched::Subtree { top: at, parent: parent.unwrap_or(NONE) };
+                return Touched::Subtree(at);
             }
-            let only_kid = node.kid_ids.first().copied();
-            let (key, depth) = (node.key, node.depth);
-            match (only_kid, parent) {
-                (None, None) => {
+            match node.kid_ids.first().copied() {
+                None if parent == NONE => {
                     self.discard(at);
                     return Touched::RootGone;
                 }
-                (None, Some(parent)) => {
+                None => {
                     self.discard(at);
                     let up = self.node_mut(parent);
                     let c = cell(key, up.depth);
@@ -251,18 +248,20 @@ impl<P: Clone + Default> Tree<P> {
                     up.dirty = true;
                     at = parent;
                 }
-                (Some(kid), Some(parent)) if depth > self.dense_to => {
+                Some(kid) if parent != NONE && depth > self.dense_to => {
                     self.discard(at);
-                    let up = self.node_mut(parent);
-                    let c = cell(key, up.depth);
-                    up.put_kid(c, kid);
-                    return Touched::Subtree { top: kid, parent };
+                    let c = cell(key, self.node(parent).depth);
+                    self.put_kid(parent, c, kid);
+                    return Touched::Subtree(kid);
                 }
-                (Some(_), parent) => {
-                    return Touched::Subtree { top: at, parent: parent.unwrap_or(NONE) };
-                }
+                Some(_) => return Touched::Subtree(at),
             }
         }
+    }
+
+    fn put_kid(&mut self, id: NodeId, c: u8, kid: NodeId) {
+        self.node_mut(kid).parent = id;
+        self.node_mut(id).put_kid(c, kid);
     }
 
     fn discard(&mut self, id: NodeId) {
@@ -374,7 +373,7 @@ mod tests {
         assert_eq!(used(&t), 9, "20, 26, … 62, then one node at 122");
         let (old, touched) = t.insert(root, key("2001:db8::8000:0:0:1"), 128, 8, false);
         assert_eq!((old, used(&t)), (None, 10), "the hosts part in the node at 62");
-        assert!(matches!(touched, Touched::Subtree { .. }));
+        assert!(matches!(touched, Touched::Subtree(_)));
         t.insert(root, key("2001:db8::1:0:0:1"), 128, 9, false);
         assert_eq!(used(&t), 12, "a node at 74 leads to both");
         assert_eq!(t.get(root, key("2001:db8::1"), 128), Some(7));

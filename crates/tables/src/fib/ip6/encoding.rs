@@ -11,7 +11,7 @@ use crate::{
         arena::{Arena, zeroed},
         labels::{Label, Labels},
         strided::{Encoding, Key, SlotRanges, Slots},
-        tree::{NONE, NodeId, Tree, cell},
+        tree::{NONE, Node, NodeId, Tree, cell},
     },
     qsbr::Domain,
 };
@@ -24,10 +24,12 @@ use std::{
     },
 };
 
-/// A node's record: the item that names it, 0 for none yet, and its words.
+/// What stands for a node in the record above: an item that names its record, or, where all its cells agree, a leaf and
+/// no record at all.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Place {
     item: u32,
+    /// Words of the record; 0 without one.
     words: u8,
 }
 
@@ -42,12 +44,14 @@ pub(super) struct Records {
 #[derive(Clone, Copy)]
 enum Target {
     Slot(usize),
-    Record { parent: NodeId, cell: u8 },
+    /// A cell of the record an item names.
+    Record(u32, u8),
 }
 
 /// What one change is about to publish.
 #[derive(Default)]
 struct Plan {
+    /// Nodes encoded so far and what stood for them before.
     encoded: Vec<(NodeId, Place)>,
     stores: Vec<(Target, u32)>,
 }
@@ -81,19 +85,32 @@ impl Records {
         self.labels.lookup_bytes()
     }
 
-    /// Writes records for the dirty nodes from `id` down; returns the item that names `id`.
-    fn encode(&mut self, tree: &Tree<Place>, id: NodeId, plan: &mut Plan) -> Result<u32, FibError> {
+    /// Writes records for the dirty nodes from `id` down; returns what stands for `id`.
+    fn encode(&mut self, tree: &mut Tree<Place>, id: NodeId, plan: &mut Plan) -> Result<u32, FibError> {
         let node = tree.node(id);
         if !node.dirty {
             return Ok(node.place.item);
         }
         let mut cells = node.paint();
         let mut kids = node.kids;
-        for &kid in &node.kid_ids {
+        for i in 0..kids.count_ones() as usize {
+            let kid = tree.node(id).kid_ids[i];
             cells[kids.trailing_zeros() as usize & 63] = self.encode(tree, kid, plan)?;
             kids &= kids - 1;
         }
         let record = Encoded::new(&cells);
+        let node = tree.node_mut(id);
+        let place = match record.single_leaf() {
+            // A skipping record also says what holds where the skipped bits differ.
+            Some(leaf) if node.depth <= DENSE_TO || leaf == node.cover => Place { item: leaf, words: 0 },
+            _ => self.write(node, &record)?,
+        };
+        node.dirty = false;
+        plan.encoded.push((id, mem::replace(&mut node.place, place)));
+        Ok(place.item)
+    }
+
+    fn write(&mut self, node: &Node<Place>, record: &Encoded) -> Result<Place, FibError> {
         let header = if node.depth > DENSE_TO { SKIP_HEADER } else { 0 };
         let words = header as usize + record.words();
         let at = self.arena.alloc(words)?;
@@ -105,8 +122,32 @@ impl Records {
             self.arena.set(i, word);
         }
         let item = RECORD | if header != 0 { SKIPPING } else { 0 } | at;
-        plan.encoded.push((id, Place { item, words: words as u8 }));
-        Ok(item)
+        Ok(Place { item, words: words as u8 })
+    }
+
+    /// Encodes `top`, and nodes above it as far as they say something else because of it.
+    fn plan_subtree(&mut self, tree: &mut Tree<Place>, mut top: NodeId, plan: &mut Plan) -> Result<(), FibError> {
+        loop {
+            let item = self.encode(tree, top, plan)?;
+            let node = tree.node(top);
+            if node.parent == NONE {
+                plan.stores.push((Target::Slot(slot_of((node.key >> 64) as u64).0), item));
+                return Ok(());
+            }
+            let up = tree.node(node.parent);
+            let cell = cell(node.key, up.depth);
+            let now = if up.place.words == 0 { up.place.item } else { self.load_item(up.place.item, cell) };
+            if now == item && !up.dirty {
+                return Ok(());
+            }
+            // Both name records: the cell has an item to itself.
+            if now & item & RECORD != 0 && up.place.words != 0 {
+                plan.stores.push((Target::Record(up.place.item, cell), item));
+                return Ok(());
+            }
+            top = node.parent;
+            tree.node_mut(top).dirty = true;
+        }
     }
 
     /// Publishes and retires, or takes everything back.
@@ -117,8 +158,13 @@ impl Records {
         encoded: Result<(), FibError>,
     ) -> Result<(), FibError> {
         if let Err(e) = encoded {
-            for (_, place) in plan.encoded {
-                self.arena.free(place.item & INDEX, place.words.into());
+            for (id, old) in plan.encoded.into_iter().rev() {
+                let node = tree.node_mut(id);
+                node.dirty = true;
+                let unused = mem::replace(&mut node.place, old);
+                if unused.words != 0 {
+                    self.arena.free(unused.item & INDEX, unused.words.into());
+                }
             }
             return Err(e);
         }
@@ -126,28 +172,34 @@ impl Records {
             match target {
                 // Release: a reader that sees the item sees the records below it.
                 Target::Slot(slot) => self.shared.direct[slot].store(item, Ordering::Release),
-                Target::Record { parent, cell } => self.store_item(tree.node(parent).place.item, cell, item),
+                Target::Record(record, cell) => self.store_item(record, cell, item),
             }
         }
-        let mut replaced = mem::take(&mut tree.dead);
-        for (id, place) in plan.encoded {
-            let node = tree.node_mut(id);
-            node.dirty = false;
-            replaced.push(mem::replace(&mut node.place, place));
-        }
-        for place in replaced.into_iter().filter(|place| place.item != 0) {
+        let replaced = plan.encoded.into_iter().map(|(_, old)| old).chain(mem::take(&mut tree.dead));
+        for place in replaced.filter(|place| place.words != 0) {
             self.arena.retire(place.item & INDEX, place.words.into());
         }
         Ok(())
     }
 
+    /// The item of a cell in a record of ours.
+    fn load_item(&self, record: u32, cell: u8) -> u32 {
+        let (word, shift) = self.item_at(record, cell);
+        (self.arena.get(word) >> shift) as u32
+    }
+
     /// Makes a cell of a published record name another record.
     fn store_item(&self, record: u32, cell: u8, item: u32) {
-        let at = (record & INDEX) + if record & SKIPPING != 0 { SKIP_HEADER } else { 0 };
-        let r = rank(self.arena.get(at), cell.into());
-        let (word, shift) = (at + r.div_ceil(2), (!r & 1) * 32);
+        let (word, shift) = self.item_at(record, cell);
         let other_half = self.arena.get(word) & !(u64::from(u32::MAX) << shift);
         self.arena.set(word, other_half | u64::from(item) << shift);
+    }
+
+    /// Word and shift of a cell's item.
+    fn item_at(&self, record: u32, cell: u8) -> (u32, u32) {
+        let at = (record & INDEX) + if record & SKIPPING != 0 { SKIP_HEADER } else { 0 };
+        let r = rank(self.arena.get(at), cell.into());
+        (at + r.div_ceil(2), (!r & 1) * 32)
     }
 }
 
@@ -164,16 +216,9 @@ impl Encoding for Records {
         covered(key)
     }
 
-    fn is_published(place: &Place) -> bool {
-        place.item != 0
-    }
-
-    fn publish_subtree(&mut self, tree: &mut Tree<Place>, top: NodeId, parent: NodeId) -> Result<(), FibError> {
+    fn publish_subtree(&mut self, tree: &mut Tree<Place>, top: NodeId) -> Result<(), FibError> {
         let mut plan = Plan::default();
-        let encoded = self.encode(tree, top, &mut plan).map(|item| {
-            let cell = cell(tree.node(top).key, tree.node(parent).depth);
-            plan.stores.push((Target::Record { parent, cell }, item));
-        });
+        let encoded = self.plan_subtree(tree, top, &mut plan);
         self.finish(tree, plan, encoded)
     }
 

@@ -49,6 +49,11 @@ impl Encoded {
         out
     }
 
+    /// The leaf that all cells agree on, if they do.
+    pub(crate) fn single_leaf(&self) -> Option<u32> {
+        (self.len == 1 && self.items[0] & RECORD == 0).then_some(self.items[0])
+    }
+
     /// Words of the record, without the header of a skipping one.
     pub(crate) fn words(&self) -> usize {
         1 + self.len.div_ceil(2)

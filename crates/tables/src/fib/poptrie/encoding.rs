@@ -294,13 +294,18 @@ impl Encoding for Nodes {
         [Self::slot_of(bits).0..Self::slot_of(bits | !top_bits(len)).0 + 1, 0..0]
     }
 
-    fn is_published(place: &Place) -> bool {
-        place.at != 0
-    }
-
-    fn publish_subtree(&mut self, tree: &mut Tree<Place>, top: NodeId, parent: NodeId) -> Result<(), FibError> {
+    fn publish_subtree(&mut self, tree: &mut Tree<Place>, mut top: NodeId) -> Result<(), FibError> {
+        // Nodes that were never placed (they came back when a change failed) are written with those above them.
+        while tree.node(top).parent != NONE && tree.node(tree.node(top).parent).place.at == 0 {
+            top = tree.node(top).parent;
+        }
         let mut plan = Plan::default();
-        let planned = self.plan_subtree(tree, top, parent, &mut plan);
+        let parent = tree.node(top).parent;
+        let planned = if parent == NONE {
+            self.plan_root(tree, Self::slot_of(tree.node(top).key).0, top, &mut plan)
+        } else {
+            self.plan_subtree(tree, top, parent, &mut plan)
+        };
         // The parent only got new bases: if its own content is stale (after a change that failed), it stays so.
         self.finish(tree, plan, planned, parent)
     }
