@@ -1,6 +1,6 @@
 # `make demo` and `make test` do everything from a bare checkout; Rust, gcc, make and apt are all that must be there.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo check test lint unit loom fuzz system bench graph clean
+.PHONY: help setup build demo check test lint unit loom fuzz system bench clean
 
 LINERATE := target/release/linerate
 FUZZ_SECONDS ?= 60
@@ -38,9 +38,6 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (60)
 
 system: ## network namespaces, foreign peers (root)
 	@scripts/test.sh system
-
-graph: ## the packet graph of the docs
-	@cargo xtask graph
 
 clean: ## remove build output
 	@cargo clean

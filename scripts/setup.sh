@@ -30,7 +30,7 @@ if (( ${#packages[@]} )); then
 fi
 
 if ! command -v cargo >/dev/null; then
-    say "cargo is missing: install Rust (the version in rust-toolchain.toml or newer) with rustup first"
+    say "cargo is missing: install Rust (the version in Cargo.toml or newer) with rustup first"
     exit 1
 fi
 

@@ -14,7 +14,6 @@ lint() {
     cargo clippy --workspace --all-targets --quiet -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet --document-private-items
     cargo xtask layers
-    cargo xtask graph --check
     cargo deny --log-level error check bans licenses sources
 }
 
