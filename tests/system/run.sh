@@ -7,4 +7,4 @@ if [[ $(id -u) != 0 ]]; then
     echo "system tests SKIPPED: they make network namespaces, which needs root (sudo make system)" >&2
     exit 0
 fi
-exec python3 -B -m pytest -p no:cacheprovider -q --color=no -rs "$@"
+exec /usr/bin/python3 -B -m pytest -p no:cacheprovider -q --color=no -rs "$@"
