@@ -1,1 +1,3 @@
 //! Configuration, show models, HTTP API.
+
+#![forbid(unsafe_code)]

@@ -1,1 +1,3 @@
 //! What is read from and asked of Linux: CPUs, affinity.
+
+#![forbid(unsafe_code)]

@@ -1,1 +1,3 @@
 //! RIB to FIB, next hops, neighbours, ICMP and their packet nodes.
+
+#![forbid(unsafe_code)]

@@ -1,1 +1,3 @@
 //! Traffic, verification, reports.
+
+#![forbid(unsafe_code)]

@@ -1,1 +1,3 @@
 //! Header views and builders, checksums.
+
+#![forbid(unsafe_code)]

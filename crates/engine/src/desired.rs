@@ -1,0 +1,197 @@
+//! The desired state of an instance: what `control` hands over after parsing and validating a configuration.
+//!
+//! Everything is by name and order-free; the engine computes what differs from what runs and changes only that.
+//! Validation that needs no device (names that do not exist, CPUs used twice, a gateway on no connected network) has
+//! happened already and carries the file and line; the engine checks what only a device can tell.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Desired {
+    /// How DPDK is started. Cannot change while running.
+    pub dpdk: DpdkSpec,
+    /// Workers, in order; a worker's id is its position.
+    pub workers: Vec<WorkerSpec>,
+    /// Ports, in order; a port's id is its position.
+    pub ports: Vec<PortSpec>,
+    /// Logical interfaces.
+    pub interfaces: Vec<InterfaceSpec>,
+    /// Static routes, configured ones first, then those of RIB files.
+    pub routes: Vec<RouteSpec>,
+    /// Static neighbours.
+    pub neighbors: Vec<NeighborSpec>,
+    /// ICMP errors sent per second and worker at most (token bucket).
+    pub icmp_errors_per_second: u32,
+}
+
+/// How DPDK's environment is started.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DpdkSpec {
+    /// Distinguishes instances on one host; also names the runtime directory.
+    pub file_prefix: String,
+    /// Memory for packet buffers.
+    pub memory: MemorySpec,
+    /// Whether DPDK's own telemetry socket is opened.
+    pub telemetry: bool,
+    /// Whether PCI devices are scanned. Needed for ports given by PCI address.
+    pub pci: bool,
+    /// CPU that control threads run on.
+    pub control_cpu: usize,
+    /// Further EAL arguments, verbatim.
+    pub eal_args: Vec<String>,
+    /// Packet buffers per NUMA node; `None`: computed from ports, queues and descriptors.
+    pub packet_buffers: Option<u32>,
+    /// Bytes of frame data per buffer; frames above that span several segments.
+    pub buffer_size: u16,
+}
+
+impl Default for DpdkSpec {
+    fn default() -> Self {
+        DpdkSpec {
+            file_prefix: "linerate".into(),
+            memory: MemorySpec::Hugepages { megabytes: 1024 },
+            telemetry: false,
+            pci: false,
+            control_cpu: 0,
+            eal_args: Vec::new(),
+            packet_buffers: None,
+            buffer_size: 2048,
+        }
+    }
+}
+
+/// Memory for packet buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemorySpec {
+    /// Hugepages, freed at exit.
+    Hugepages {
+        /// MiB to use at most.
+        megabytes: u32,
+    },
+    /// Ordinary pages: slower, needs no privileges.
+    NoHuge {
+        /// MiB to reserve.
+        megabytes: u32,
+    },
+}
+
+/// A worker: one polling thread on one CPU.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerSpec {
+    /// The CPU it is pinned to.
+    pub cpu: usize,
+    /// What it does when its queues are empty.
+    pub idle: IdleSpec,
+}
+
+/// What a worker does when no packets wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdleSpec {
+    /// Polls without pause: lowest latency, always 100 % of the CPU.
+    Spin,
+    /// Spins, then pauses, then sleeps for growing times up to this many microseconds.
+    Sleep {
+        /// Longest sleep in microseconds.
+        max_microseconds: u32,
+    },
+}
+
+impl Default for IdleSpec {
+    fn default() -> Self {
+        IdleSpec::Sleep { max_microseconds: 50 }
+    }
+}
+
+/// A port: one DPDK device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PortSpec {
+    /// Name in configuration and views.
+    pub name: String,
+    /// DPDK device string: a PCI address, or `net_…` with its arguments.
+    pub device: String,
+    /// Receive queues.
+    pub rx_queues: u16,
+    /// Worker (position) of each receive queue. Empty: spread over the workers. More workers than queues (see
+    /// [`Self::spread`]) is software RSS.
+    pub queue_workers: Vec<usize>,
+    /// Workers that packets of this port are spread over by flow hash where the device has too few queues for that.
+    /// Empty: each packet stays on the worker that received it.
+    pub spread: Vec<usize>,
+    /// Receive descriptors per queue.
+    pub rx_descriptors: u16,
+    /// Transmit descriptors per queue.
+    pub tx_descriptors: u16,
+    /// Largest layer-3 packet (without Ethernet header and FCS), 68 to 9216.
+    pub mtu: u16,
+    /// Receive frames for other stations too.
+    pub promiscuous: bool,
+}
+
+/// A logical interface of the router: a port, or a VLAN on a port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InterfaceSpec {
+    /// Name in configuration and views.
+    pub name: String,
+    /// The port's name.
+    pub port: String,
+    /// VLAN id (1–4094); `None` for untagged frames.
+    pub vlan: Option<u16>,
+    /// Inner VLAN id of a double-tagged (QinQ) interface; needs `vlan`.
+    pub inner_vlan: Option<u16>,
+    /// MAC address; `None`: the port's.
+    pub mac: Option<[u8; 6]>,
+    /// Layer-3 MTU; `None`: the port's.
+    pub mtu: Option<u16>,
+    /// Addresses with their networks.
+    pub addresses: Vec<IpNet>,
+    /// Administratively up.
+    pub up: bool,
+}
+
+/// A static route.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouteSpec {
+    /// Destination.
+    pub prefix: IpNet,
+    /// What to do; shared between the routes of a table that have the same next hops.
+    pub action: Arc<RouteAction>,
+}
+
+/// What a route does with a packet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RouteAction {
+    /// Sends it along one of these paths, by flow hash and weight.
+    Forward(Vec<Path>),
+    /// Discards it silently.
+    Blackhole,
+    /// Discards it with ICMP "administratively prohibited".
+    Prohibit,
+    /// Discards it with ICMP "host unreachable".
+    Unreachable,
+}
+
+/// One path of a route.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Path {
+    /// The gateway; `None`: the destination itself is on the link.
+    pub gateway: Option<IpAddr>,
+    /// Interface name; `None`: found from the connected network of the gateway. Required for link-local gateways.
+    pub interface: Option<String>,
+    /// Relative share, 1 to 256.
+    pub weight: u16,
+}
+
+/// A static neighbour.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NeighborSpec {
+    /// Interface name.
+    pub interface: String,
+    /// Its address.
+    pub address: IpAddr,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+}

@@ -1,0 +1,167 @@
+//! Why packets are dropped: every lost packet has one of these names and is counted under it.
+
+macro_rules! drop_reasons {
+    ($( $(#[doc = $doc:literal])+ $name:ident = $text:literal, )+) => {
+        /// Reason for a drop. The name in snake case is the counter's stable name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum DropReason { $( $(#[doc = $doc])+ $name, )+ }
+
+        impl DropReason {
+            /// All reasons, in the order of their codes.
+            pub const ALL: &'static [DropReason] = &[$(DropReason::$name),+];
+
+            /// Number of reasons.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// Stable name, as counters, JSON and metrics show it.
+            pub fn name(self) -> &'static str {
+                match self { $(DropReason::$name => $text,)+ }
+            }
+
+            /// One sentence for a person.
+            pub fn explain(self) -> &'static str {
+                match self { $(DropReason::$name => concat!($($doc),+).trim_ascii(),)+ }
+            }
+
+            /// Index into counter arrays.
+            pub fn code(self) -> u8 {
+                self as u8
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// The frame is shorter than an Ethernet header.
+    EthTooShort = "eth_too_short",
+    /// A VLAN tag is cut off by the end of the frame.
+    VlanTooShort = "vlan_too_short",
+    /// No interface is configured for this VLAN on this port.
+    VlanUnknown = "vlan_unknown",
+    /// The destination MAC address is another station's.
+    EthNotForUs = "eth_not_for_us",
+    /// The source MAC address is a group address, which no station may send from.
+    EthSourceMulticast = "eth_source_multicast",
+    /// The ethertype is none that this graph handles.
+    EthertypeUnknown = "ethertype_unknown",
+    /// The interface that the frame arrived on is administratively down.
+    InterfaceDown = "interface_down",
+    /// The packet is shorter than an IPv4 header.
+    Ip4TooShort = "ip4_too_short",
+    /// The IPv4 version field is not 4.
+    Ip4BadVersion = "ip4_bad_version",
+    /// The IPv4 header length is below 20 bytes or beyond the packet.
+    Ip4BadHeaderLength = "ip4_bad_header_length",
+    /// The IPv4 total length is smaller than its header or larger than the frame.
+    Ip4BadTotalLength = "ip4_bad_total_length",
+    /// The IPv4 header checksum is wrong.
+    Ip4BadChecksum = "ip4_bad_checksum",
+    /// The IPv4 source address can never be a sender (multicast, broadcast, loopback, or 0/8 in transit).
+    Ip4BadSource = "ip4_bad_source",
+    /// The IPv4 destination may not be forwarded (loopback, 0/8, or reserved 240/4).
+    Ip4BadDestination = "ip4_bad_destination",
+    /// An IPv4 multicast packet, and no multicast route wants it.
+    Ip4MulticastUnrouted = "ip4_multicast_unrouted",
+    /// A broadcast that is not forwarded and that nothing here listens to.
+    Ip4Broadcast = "ip4_broadcast",
+    /// An IP packet for a unicast address arrived in a link-layer broadcast or multicast frame (RFC 1122 3.3.6).
+    L2BroadcastUnicastIp = "l2_broadcast_unicast_ip",
+    /// The packet is shorter than an IPv6 header.
+    Ip6TooShort = "ip6_too_short",
+    /// The IPv6 version field is not 6.
+    Ip6BadVersion = "ip6_bad_version",
+    /// The IPv6 payload length exceeds the frame.
+    Ip6BadPayloadLength = "ip6_bad_payload_length",
+    /// The IPv6 source address can never be a sender (multicast, loopback, or unspecified in transit).
+    Ip6BadSource = "ip6_bad_source",
+    /// The IPv6 destination may not be forwarded (unspecified, loopback, or interface-local multicast).
+    Ip6BadDestination = "ip6_bad_destination",
+    /// A link-local address was about to leave its link (RFC 4291 2.5.6).
+    Ip6LinkLocalScope = "ip6_link_local_scope",
+    /// An IPv6 multicast packet, and no multicast route wants it.
+    Ip6MulticastUnrouted = "ip6_multicast_unrouted",
+    /// An IPv6 extension header is malformed or cut off.
+    Ip6BadExtension = "ip6_bad_extension",
+    /// The IPv4 TTL or IPv6 hop limit ran out and no ICMP error could be sent about it.
+    TtlExpired = "ttl_expired",
+    /// No route covers the destination, and no ICMP error could be sent about it.
+    NoRoute = "no_route",
+    /// A route says to discard silently.
+    RouteBlackhole = "route_blackhole",
+    /// A route says that the destination is administratively prohibited.
+    RouteProhibit = "route_prohibit",
+    /// A route says that the destination is unreachable.
+    RouteUnreachable = "route_unreachable",
+    /// The packet exceeds the MTU of its way out and may not be fragmented.
+    MtuExceeded = "mtu_exceeded",
+    /// The neighbour did not answer ARP or ND in time.
+    NeighborUnreachable = "neighbor_unreachable",
+    /// Too many packets already wait for this neighbour's link-layer address.
+    NeighborQueueFull = "neighbor_queue_full",
+    /// The worker's space for packets that wait for neighbours is used up.
+    NeighborTableFull = "neighbor_table_full",
+    /// The ARP packet is malformed or not Ethernet/IPv4.
+    ArpMalformed = "arp_malformed",
+    /// An ARP packet that asks for, or tells, nothing that concerns this router.
+    ArpIgnored = "arp_ignored",
+    /// An ARP packet used up: what it told was taken in.
+    ArpConsumed = "arp_consumed",
+    /// The neighbour-discovery packet is malformed (RFC 4861 7.1).
+    NdMalformed = "nd_malformed",
+    /// A neighbour-discovery packet that concerns nothing here.
+    NdIgnored = "nd_ignored",
+    /// A neighbour-discovery packet used up: what it told was taken in.
+    NdConsumed = "nd_consumed",
+    /// The ICMP or ICMPv6 message is malformed or its checksum is wrong.
+    IcmpMalformed = "icmp_malformed",
+    /// An ICMP message for this router that it does not act on.
+    IcmpIgnored = "icmp_ignored",
+    /// An ICMP error was due but the rate limit forbids it.
+    IcmpRateLimited = "icmp_rate_limited",
+    /// An ICMP error was due but RFC 1122 / RFC 4443 forbids one for such a packet.
+    IcmpErrorForbidden = "icmp_error_forbidden",
+    /// An ICMP error could not be built (no address to send it from, or no room in the buffer).
+    IcmpErrorUnsendable = "icmp_error_unsendable",
+    /// A packet for this router itself, of a protocol that nothing here answers.
+    LocalUnhandled = "local_unhandled",
+    /// The packet's headers do not fit into its first buffer segment.
+    HeaderNotContiguous = "header_not_contiguous",
+    /// No headroom in the buffer for the outgoing header.
+    NoHeadroom = "no_headroom",
+    /// The packet pool was empty when a packet had to be made.
+    PoolExhausted = "pool_exhausted",
+    /// The adjacency was withdrawn while the packet was on its way through the graph.
+    AdjacencyGone = "adjacency_gone",
+    /// The port to send by does not exist on this worker.
+    TxNoPort = "tx_no_port",
+    /// The transmit queue was full.
+    TxFull = "tx_full",
+    /// The port to send by is down.
+    TxPortDown = "tx_port_down",
+    /// The ring to the worker that should handle the packet was full.
+    HandoffFull = "handoff_full",
+    /// More packets were generated in one pass than the graph has room for.
+    GraphOverflow = "graph_overflow",
+    /// The packet came back to a node more often than any real packet does: a loop in the graph was cut.
+    GraphLoop = "graph_loop",
+    /// The worker was stopped with packets still waiting in it.
+    Shutdown = "shutdown",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_snake_case_and_explained() {
+        let mut seen = std::collections::HashSet::new();
+        for (i, r) in DropReason::ALL.iter().enumerate() {
+            assert_eq!(usize::from(r.code()), i);
+            assert!(seen.insert(r.name()), "{} twice", r.name());
+            assert!(r.name().chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'));
+            assert!(r.explain().ends_with('.'), "{}", r.name());
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! What a worker needs of a device. DPDK queues implement these; tests use in-memory ones.
+
+use crate::Batch;
+
+/// A receive queue, owned by exactly one worker at a time.
+pub trait RxQueue<P>: Send {
+    /// Appends received packets to `batch` (which is empty or has room), each with fresh metadata whose `rx_port` is
+    /// set. Returns how many were added; 0 where nothing is waiting. Never blocks.
+    fn rx(&mut self, batch: &mut Batch<P>) -> usize;
+}
+
+/// A transmit queue, owned by exactly one worker at a time.
+pub trait TxQueue<P>: Send {
+    /// Sends from the front of `batch`, removing what the device took; the unsent tail stays, in order. Returns how
+    /// many were taken. Never blocks.
+    fn tx(&mut self, batch: &mut Batch<P>) -> usize;
+}

@@ -1,0 +1,99 @@
+//! The packet as nodes see it.
+//!
+//! Two implementations: the DPDK mbuf in `linerate-dpdk`, and [`crate::HeapPacket`] for tests and fuzzing. All
+//! packet logic is generic over this trait, so that it runs without DPDK.
+
+use crate::{Batch, Meta};
+
+/// A packet buffer: one or more segments of bytes plus [`Meta`].
+///
+/// Offsets count from the first byte of the packet (the Ethernet destination on receive). No method panics: what does
+/// not fit is refused by the return value. Only the first segment ([`head`](Self::head)) is a slice; headers that
+/// may lie across segments are made contiguous by [`pull`](Self::pull).
+pub trait Packet: Sized + Send + 'static {
+    /// The packet's metadata.
+    fn meta(&self) -> &Meta;
+
+    /// The packet's metadata, to change.
+    fn meta_mut(&mut self) -> &mut Meta;
+
+    /// Bytes in all segments, without the FCS.
+    fn len(&self) -> usize;
+
+    /// Whether the packet has no bytes at all.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of the first segment.
+    fn head(&self) -> &[u8];
+
+    /// The bytes of the first segment, to change.
+    fn head_mut(&mut self) -> &mut [u8];
+
+    /// Bytes and metadata at once, for loops that need both.
+    fn split_mut(&mut self) -> (&mut [u8], &mut Meta);
+
+    /// Number of segments, at least 1.
+    fn segments(&self) -> usize;
+
+    /// Segment `i` of [`segments`](Self::segments); `None` past the last.
+    fn segment(&self, i: usize) -> Option<&[u8]>;
+
+    /// Segment `i`, to change; `None` past the last.
+    fn segment_mut(&mut self, i: usize) -> Option<&mut [u8]>;
+
+    /// Makes the first `n` bytes contiguous in the head and returns the head. `None` (and no change) where the packet
+    /// is shorter than `n` or the first segment's buffer cannot hold them.
+    fn pull(&mut self, n: usize) -> Option<&mut [u8]>;
+
+    /// Adds `n` bytes in front, from the headroom; returns the head, new bytes first (their content is undefined).
+    /// `None` (and no change) where the headroom is too small.
+    fn prepend(&mut self, n: usize) -> Option<&mut [u8]>;
+
+    /// Removes `n` bytes from the front of the first segment. `false` (and no change) where it has fewer.
+    #[must_use]
+    fn trim_front(&mut self, n: usize) -> bool;
+
+    /// Adds `n` bytes at the end, within the last segment; returns the new bytes (content undefined). `None` (and no
+    /// change) where the tailroom is too small.
+    fn append(&mut self, n: usize) -> Option<&mut [u8]>;
+
+    /// Cuts the packet to `len` bytes, freeing segments that become empty. Longer than the packet: no change.
+    fn truncate(&mut self, len: usize);
+
+    /// Copies bytes from `offset` on into `out`, over segment borders; returns how many there were.
+    fn copy_out(&self, offset: usize, out: &mut [u8]) -> usize {
+        let (mut skip, mut done) = (offset, 0);
+        for i in 0..self.segments() {
+            let Some(segment) = self.segment(i) else { break };
+            if skip >= segment.len() {
+                skip -= segment.len();
+                continue;
+            }
+            let from = &segment[skip..];
+            let n = from.len().min(out.len() - done);
+            out[done..done + n].copy_from_slice(&from[..n]);
+            (skip, done) = (0, done + n);
+            if done == out.len() {
+                break;
+            }
+        }
+        done
+    }
+
+    /// Asks the processor to fetch metadata and the first cache line of data. A hint: may do nothing.
+    fn prefetch(&self) {}
+
+    /// Frees all packets of a batch at once.
+    fn free_bulk(batch: &mut Batch<Self>) {
+        batch.clear();
+    }
+}
+
+/// Where new packets come from: a worker's packet pool.
+pub trait PacketAlloc<P> {
+    /// An empty packet with zeroed metadata and full headroom. `None` where the pool is exhausted; the caller counts
+    /// that as a named drop.
+    fn alloc(&mut self) -> Option<P>;
+}

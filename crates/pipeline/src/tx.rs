@@ -1,0 +1,243 @@
+//! The transmit side of a worker: one buffer and one queue per port, filled by the output node, flushed once a loop.
+
+use crate::counters::{MAX_PORTS, WorkerCounters};
+use crate::io::TxQueue;
+use crate::{Batch, DropReason, Packet, PortId};
+
+/// How often an unsent tail is offered again before it is dropped as [`DropReason::TxFull`]. Bounded, so that a stuck
+/// port cannot hold up the others.
+const RETRIES: usize = 2;
+
+/// Transmit buffers and queues of one worker, by port.
+pub struct TxBuffers<P> {
+    ports: [Option<TxPort<P>>; MAX_PORTS],
+    /// Bit per port with packets waiting.
+    waiting: u32,
+}
+
+struct TxPort<P> {
+    queue: Box<dyn TxQueue<P>>,
+    pending: Box<Batch<P>>,
+    up: bool,
+}
+
+impl<P: Packet> Default for TxBuffers<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Packet> TxBuffers<P> {
+    /// No ports yet.
+    pub fn new() -> Self {
+        TxBuffers { ports: std::array::from_fn(|_| None), waiting: 0 }
+    }
+
+    /// Gives the worker its queue of a port; returns the queue it replaces. Ports beyond [`MAX_PORTS`] are refused by
+    /// giving the queue back.
+    pub fn attach(&mut self, port: PortId, queue: Box<dyn TxQueue<P>>) -> Option<Box<dyn TxQueue<P>>> {
+        match self.ports.get_mut(usize::from(port)) {
+            Some(slot) => {
+                slot.replace(TxPort { queue, pending: Box::default(), up: true }).map(|old| old.queue)
+            }
+            None => Some(queue),
+        }
+    }
+
+    /// Takes the worker's queue of a port away. Flush first: packets still waiting are dropped as shut down.
+    pub fn detach(&mut self, port: PortId, counters: &WorkerCounters) -> Option<Box<dyn TxQueue<P>>> {
+        let mut old = self.ports.get_mut(usize::from(port))?.take()?;
+        self.waiting &= !(1 << port);
+        drop_all(counters, &mut old.pending, DropReason::Shutdown);
+        Some(old.queue)
+    }
+
+    /// Marks a port up or down; packets for a port that is down are dropped as [`DropReason::TxPortDown`].
+    pub fn set_up(&mut self, port: PortId, up: bool) {
+        if let Some(Some(p)) = self.ports.get_mut(usize::from(port)) {
+            p.up = up;
+        }
+    }
+
+    /// Sends a whole batch by one port, straight from the batch where nothing waits before it. The batch is empty
+    /// afterwards.
+    #[inline]
+    pub fn send_batch(&mut self, port: PortId, batch: &mut Batch<P>, counters: &WorkerCounters) {
+        let Some(Some(p)) = self.ports.get_mut(usize::from(port)) else {
+            return drop_all(counters, batch, DropReason::TxNoPort);
+        };
+        if p.pending.is_empty() {
+            transmit(&mut *p.queue, p.up, port, batch, counters);
+        } else {
+            for packet in batch.drain(..) {
+                p.push(port, packet, counters);
+            }
+            self.waiting |= 1 << port;
+        }
+    }
+
+    /// Queues one packet for a port; sends when the buffer is full.
+    #[inline]
+    pub fn send(&mut self, port: PortId, packet: P, counters: &WorkerCounters) {
+        match self.ports.get_mut(usize::from(port)) {
+            Some(Some(p)) => {
+                p.push(port, packet, counters);
+                self.waiting |= 1 << port;
+            }
+            _ => counters.dropped(packet.meta().rx_port, DropReason::TxNoPort, 1),
+        }
+    }
+
+    /// Sends what waits. Called once per worker loop.
+    #[inline]
+    pub fn flush(&mut self, counters: &WorkerCounters) {
+        while self.waiting != 0 {
+            let port = self.waiting.trailing_zeros();
+            self.waiting &= self.waiting - 1;
+            if let Some(Some(p)) = self.ports.get_mut(port as usize) {
+                p.flush(port as PortId, counters);
+            }
+        }
+    }
+}
+
+impl<P: Packet> TxPort<P> {
+    fn push(&mut self, port: PortId, packet: P, counters: &WorkerCounters) {
+        if self.pending.is_full() {
+            self.flush(port, counters);
+        }
+        self.pending.push(packet);
+    }
+
+    fn flush(&mut self, port: PortId, counters: &WorkerCounters) {
+        transmit(&mut *self.queue, self.up, port, &mut self.pending, counters);
+    }
+}
+
+/// Hands the batch to the device and counts what became of it. Counting happens before the hand-over (afterwards
+/// the device owns the packets) and is corrected for the tail the device refused.
+fn transmit<P: Packet>(
+    queue: &mut dyn TxQueue<P>,
+    up: bool,
+    port: PortId,
+    batch: &mut Batch<P>,
+    counters: &WorkerCounters,
+) {
+    let Some(first) = batch.first() else { return };
+    if !up {
+        return drop_all(counters, batch, DropReason::TxPortDown);
+    }
+    let rx = first.meta().rx_port;
+    let (mut bytes, mut mixed) = (0u64, 0);
+    for p in batch.iter() {
+        bytes += p.len() as u64;
+        mixed |= p.meta().rx_port ^ rx;
+    }
+    let mut origins = [0u16; MAX_PORTS];
+    if mixed != 0 {
+        batch.iter().for_each(|p| origins[usize::from(p.meta().rx_port).min(MAX_PORTS - 1)] += 1);
+    }
+    let total = batch.len();
+    let mut sent = queue.tx(batch);
+    for _ in 0..RETRIES {
+        if batch.is_empty() {
+            break;
+        }
+        sent += queue.tx(batch);
+    }
+    debug_assert_eq!(sent + batch.len(), total);
+    for p in batch.iter() {
+        bytes -= p.len() as u64;
+        origins[usize::from(p.meta().rx_port).min(MAX_PORTS - 1)] =
+            origins[usize::from(p.meta().rx_port).min(MAX_PORTS - 1)].saturating_sub(1);
+    }
+    let out = counters.port(port);
+    out.tx_packets.add(sent as u64);
+    out.tx_bytes.add(bytes);
+    if mixed == 0 {
+        counters.port(rx).sent.add(sent as u64);
+    } else {
+        for (c, n) in counters.ports.iter().zip(origins).filter(|(_, n)| *n > 0) {
+            c.sent.add(u64::from(n));
+        }
+    }
+    if !batch.is_empty() {
+        drop_all(counters, batch, DropReason::TxFull);
+    }
+}
+
+/// Counts and frees every packet of a batch.
+fn drop_all<P: Packet>(counters: &WorkerCounters, batch: &mut Batch<P>, reason: DropReason) {
+    batch.iter().for_each(|p| counters.dropped(p.meta().rx_port, reason, 1));
+    P::free_bulk(batch);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::HeapPacket;
+
+    /// Takes packets until its room is used up.
+    struct Slow(Arc<Mutex<(Vec<HeapPacket>, usize)>>);
+
+    impl TxQueue<HeapPacket> for Slow {
+        fn tx(&mut self, batch: &mut Batch<HeapPacket>) -> usize {
+            let mut s = self.0.lock().unwrap();
+            let n = batch.len().min(s.1);
+            s.1 -= n;
+            s.0.extend(batch.drain(..n));
+            n
+        }
+    }
+
+    fn packets(ports: &[PortId]) -> Batch<HeapPacket> {
+        ports.iter().map(|p| HeapPacket::new(&[0; 60]).from_port(*p)).collect()
+    }
+
+    #[test]
+    fn a_full_device_drops_the_tail_under_its_name_and_every_port_balances() {
+        let device = Arc::new(Mutex::new((Vec::new(), 5)));
+        let c = WorkerCounters::new();
+        let mut tx = TxBuffers::new();
+        assert!(tx.attach(1, Box::new(Slow(device.clone()))).is_none());
+        let mut batch = packets(&[0, 0, 1, 0, 1, 1, 0]);
+        c.port(0).received.add(4);
+        c.port(1).received.add(3);
+        tx.send_batch(1, &mut batch, &c);
+        assert!(batch.is_empty());
+        assert_eq!(device.lock().unwrap().0.len(), 5);
+        assert_eq!((c.port(1).tx_packets.get(), c.port(1).tx_bytes.get()), (5, 300));
+        assert_eq!(c.drops(DropReason::TxFull), 2);
+        assert_eq!((c.port(0).imbalance(), c.port(1).imbalance()), (0, 0));
+    }
+
+    #[test]
+    fn order_is_kept_between_queued_packets_and_whole_batches() {
+        let device = Arc::new(Mutex::new((Vec::new(), 1000)));
+        let c = WorkerCounters::new();
+        let mut tx = TxBuffers::new();
+        tx.attach(0, Box::new(Slow(device.clone())));
+        tx.send(0, HeapPacket::new(&[1]), &c);
+        tx.send_batch(0, &mut [2u8, 3].iter().map(|b| HeapPacket::new(&[*b])).collect(), &c);
+        (4..100u8).for_each(|b| tx.send(0, HeapPacket::new(&[b]), &c));
+        tx.flush(&c);
+        let order: Vec<u8> = device.lock().unwrap().0.iter().map(|p| p.bytes()[0]).collect();
+        assert_eq!(order, (1..100).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn missing_and_downed_ports_have_reasons() {
+        let device = Arc::new(Mutex::new((Vec::new(), 1000)));
+        let c = WorkerCounters::new();
+        let mut tx = TxBuffers::new();
+        tx.send_batch(3, &mut packets(&[0, 0]), &c);
+        tx.send(40, HeapPacket::new(&[1]), &c);
+        assert_eq!(c.drops(DropReason::TxNoPort), 3);
+        tx.attach(3, Box::new(Slow(device)));
+        tx.set_up(3, false);
+        tx.send_batch(3, &mut packets(&[0]), &c);
+        assert_eq!(c.drops(DropReason::TxPortDown), 1);
+    }
+}
