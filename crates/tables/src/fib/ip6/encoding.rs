@@ -69,6 +69,11 @@ impl Records {
         Ok(Records { shared: Arc::new(shared), arena, labels })
     }
 
+    /// See [`super::Ip6Fib::reclaim`].
+    pub(super) fn reclaim(&mut self) {
+        self.arena.reclaim();
+    }
+
     /// Bytes, of which the direct table counts once the table has routes.
     pub(super) fn memory(&self, has_routes: bool) -> FibMemory {
         let direct = if has_routes { SLOTS * 4 } else { 0 };

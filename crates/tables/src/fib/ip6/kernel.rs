@@ -13,23 +13,24 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// All of them.
-    pub const ALL: [Kernel; 2] = [Kernel::Portable, Kernel::Avx512];
+    /// Every kernel this CPU can run.
+    pub fn available() -> Vec<Kernel> {
+        [Kernel::Portable, Kernel::Avx512].into_iter().filter(|kernel| kernel.is_available()).collect()
+    }
 
-    /// The fastest one this CPU runs.
-    pub fn best() -> Self {
+    /// The fastest of [`available`](Self::available) on this CPU.
+    pub fn best() -> Kernel {
         if Kernel::Avx512.is_available() { Kernel::Avx512 } else { Kernel::Portable }
     }
 
-    /// Whether this CPU can run it.
-    pub fn is_available(self) -> bool {
+    pub(super) fn is_available(self) -> bool {
         match self {
             Kernel::Portable => true,
             Kernel::Avx512 => simd::ip6::is_available(),
         }
     }
 
-    /// Its name in figures.
+    /// As printed by `show fib` and the benchmarks.
     pub fn name(self) -> &'static str {
         match self {
             Kernel::Portable => "portable",

@@ -46,9 +46,10 @@ pub struct Ip6Fib {
     kernel: Kernel,
 }
 
-/// The IPv6 table's reading side.
+/// The IPv6 table's reading side. A thread that looks up must be a registered, online reader of the table's QSBR domain
+/// and report quiescent points; one that does not may get wrong answers after updates (never worse).
 #[derive(Clone)]
-pub struct Ip6Lookup {
+pub struct Ip6Reader {
     shared: Arc<Shared>,
     kernel: Kernel,
 }
@@ -66,37 +67,40 @@ pub(crate) struct Shared {
 impl Ip6Fib {
     /// An empty table whose replaced memory waits for the readers of `domain`. It costs next to nothing until it has
     /// routes: its direct table is committed page by page.
-    pub fn new(domain: Domain) -> Result<Self, FibError> {
-        Ok(Ip6Fib { writer: Writer::new(encoding::Records::new(domain)?), kernel: Kernel::best() })
+    pub fn new(domain: &Domain) -> Result<Self, FibError> {
+        Ok(Ip6Fib { writer: Writer::new(encoding::Records::new(domain.clone())?), kernel: Kernel::best() })
     }
 
-    /// The lookup code new readers of this table use.
-    pub fn kernel(&self) -> Kernel {
-        self.kernel
+    /// The kernel that readers of this table use unless told otherwise.
+    pub fn kernel(&self) -> &'static str {
+        self.kernel.name()
     }
 
-    /// Makes new readers use other lookup code; where this CPU cannot run it nothing changes and the result is false.
-    pub fn set_kernel(&mut self, kernel: Kernel) -> bool {
-        let runs = kernel.is_available();
-        if runs {
-            self.kernel = kernel;
-        }
-        runs
+    /// Makes replaced records whose readers have moved on available again. Updates do it by themselves when they need
+    /// memory; this is for looking at [`memory`](Fib::memory) afterwards.
+    pub fn reclaim(&mut self) {
+        self.writer.encoding.reclaim();
     }
 }
 
-impl Ip6Lookup {
-    /// The lookup code this reader uses.
-    pub fn kernel(&self) -> Kernel {
-        self.kernel
+impl Ip6Reader {
+    /// The kernel that does the lookups.
+    pub fn kernel(&self) -> &'static str {
+        self.kernel.name()
+    }
+
+    /// The same table through another kernel; the portable one where the CPU cannot run it.
+    pub fn with_kernel(mut self, kernel: Kernel) -> Self {
+        self.kernel = if kernel.is_available() { kernel } else { Kernel::Portable };
+        self
     }
 }
 
 impl Fib<u128> for Ip6Fib {
-    type Reader = Ip6Lookup;
+    type Reader = Ip6Reader;
 
-    fn reader(&self) -> Ip6Lookup {
-        Ip6Lookup { shared: Arc::clone(&self.writer.encoding.shared), kernel: self.kernel }
+    fn reader(&self) -> Ip6Reader {
+        Ip6Reader { shared: Arc::clone(&self.writer.encoding.shared), kernel: self.kernel }
     }
 
     fn insert(&mut self, prefix: Prefix<u128>, nh: NextHopId) -> Result<Option<NextHopId>, FibError> {
@@ -126,7 +130,7 @@ impl Fib<u128> for Ip6Fib {
     }
 }
 
-impl Lookup<u128> for Ip6Lookup {
+impl Lookup<u128> for Ip6Reader {
     fn lookup_batch(&self, addrs: &[u128], out: &mut [NextHopId]) {
         self.kernel.run(&self.shared, addrs, out);
     }

@@ -70,7 +70,7 @@ pub struct Poptrie<A> {
 }
 
 /// A Poptrie's reading side: one address after the other, as in the paper.
-pub struct PoptrieLookup<A> {
+pub struct PoptrieReader<A> {
     shared: Arc<Shared>,
     family: PhantomData<fn() -> A>,
 }
@@ -85,16 +85,16 @@ pub(crate) struct Shared {
 
 impl<A: Bits> Poptrie<A> {
     /// An empty table whose replaced memory waits for the readers of `domain`.
-    pub fn new(domain: Domain) -> Result<Self, FibError> {
-        Ok(Poptrie { writer: Writer::new(Nodes::new(domain)?), family: PhantomData })
+    pub fn new(domain: &Domain) -> Result<Self, FibError> {
+        Ok(Poptrie { writer: Writer::new(Nodes::new(domain.clone())?), family: PhantomData })
     }
 }
 
 impl<A: Bits> Fib<A> for Poptrie<A> {
-    type Reader = PoptrieLookup<A>;
+    type Reader = PoptrieReader<A>;
 
-    fn reader(&self) -> PoptrieLookup<A> {
-        PoptrieLookup { shared: Arc::clone(&self.writer.encoding.shared), family: PhantomData }
+    fn reader(&self) -> PoptrieReader<A> {
+        PoptrieReader { shared: Arc::clone(&self.writer.encoding.shared), family: PhantomData }
     }
 
     fn insert(&mut self, prefix: Prefix<A>, nh: NextHopId) -> Result<Option<NextHopId>, FibError> {
@@ -124,13 +124,13 @@ impl<A: Bits> Fib<A> for Poptrie<A> {
     }
 }
 
-impl<A> Clone for PoptrieLookup<A> {
+impl<A> Clone for PoptrieReader<A> {
     fn clone(&self) -> Self {
-        PoptrieLookup { shared: Arc::clone(&self.shared), family: PhantomData }
+        PoptrieReader { shared: Arc::clone(&self.shared), family: PhantomData }
     }
 }
 
-impl<A: Bits> Lookup<A> for PoptrieLookup<A> {
+impl<A: Bits> Lookup<A> for PoptrieReader<A> {
     fn lookup_batch(&self, addrs: &[A], out: &mut [NextHopId]) {
         let shared = &*self.shared;
         for (&addr, out) in addrs.iter().zip(out) {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
 fn table<A: Bits>() -> Poptrie<A> {
-    Poptrie::new(Domain::new()).unwrap()
+    Poptrie::new(&Domain::new()).unwrap()
 }
 
 fn adversarial_sets<A: Bits + TestAddress>() {
