@@ -201,7 +201,7 @@ impl NextHops {
     fn member(&self, first: u32, log2: u8, hash: u32) -> NextHop {
         // Multiplying by an odd constant near 2^32/φ moves every bit of the hash into the top ones, which number the
         // bucket: queue selection has used the low ones already.
-        let mixed = hash.wrapping_mul(0x9e37_79b1);
+        let mixed = (hash ^ hash >> 15).wrapping_mul(0x9e37_79b1);
         let mask = (1u32 << (log2 & 31)) - 1;
         let mut at = (u64::from(mixed) << (log2 & 31) >> 32) as u32;
         let mut answer = NextHop::Unreachable;
