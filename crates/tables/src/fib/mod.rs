@@ -6,8 +6,17 @@
 
 mod arena;
 pub mod ip4;
+pub mod ip6;
+mod labels;
 mod next_hops;
 pub mod oracle;
+#[cfg(feature = "poptrie")]
+pub mod poptrie;
+mod simd;
+mod strided;
+#[cfg(all(test, not(loom)))]
+mod testing;
+mod tree;
 
 pub use next_hops::MAX_NEXT_HOPS;
 
