@@ -4,3 +4,5 @@
 
 pub mod fib;
 pub mod prefix;
+pub mod qsbr;
+pub mod snapshot;

@@ -4,6 +4,22 @@
 //! ([`Lookup`], shared with workers, wait-free). The structure can change without its users noticing: the router is
 //! written against these two traits only.
 
+mod arena;
+pub mod ip4;
+pub mod ip6;
+mod labels;
+mod next_hops;
+pub mod oracle;
+#[cfg(feature = "poptrie")]
+pub mod poptrie;
+mod simd;
+mod strided;
+#[cfg(all(test, not(loom)))]
+mod testing;
+mod tree;
+
+pub use next_hops::MAX_NEXT_HOPS;
+
 use crate::prefix::{Address, Prefix};
 
 /// Index into the next-hop table that lives outside the FIB. [`NO_ROUTE`] (0) means "no route covers the address".
