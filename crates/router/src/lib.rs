@@ -10,3 +10,4 @@ pub mod graph;
 pub mod naive;
 pub mod nodes;
 pub mod plane;
+pub mod testbed;
