@@ -113,7 +113,10 @@ fn sources(layer: &Layer, root: &Path, findings: &mut Vec<String>) -> Result<()>
         let text = fs::read_to_string(&file)?;
         let production = text.split("#[cfg(test)]").next().unwrap_or_default();
         let code = || production.lines().filter(|l| !l.trim_start().starts_with("//"));
-        let in_src = shown.contains("/src/") && !shown.ends_with("tests.rs") && !shown.contains("/tests/");
+        let in_src = shown.contains("/src/")
+            && !shown.ends_with("tests.rs")
+            && !shown.ends_with("testing.rs")
+            && !shown.contains("/tests/");
         if layer.pure && in_src {
             for word in IMPURE.iter().filter(|w| code().any(|l| l.contains(*w))) {
                 findings.push(format!("{shown} is in a pure crate and names {word}"));
