@@ -9,5 +9,7 @@
 pub mod api;
 pub mod config;
 pub mod dataplane;
+#[cfg(test)]
+mod fake;
 pub mod rib;
 pub mod show;

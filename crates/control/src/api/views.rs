@@ -49,7 +49,8 @@ pub(super) fn ports(plane: &dyn Dataplane, rates: &Rates) -> show::Ports {
 
 pub(super) fn workers(plane: &dyn Dataplane, rates: &Rates) -> show::Workers {
     let ports = plane.ports();
-    let queues = plane.queues();
+    let mut queues = plane.queues();
+    queues.sort_by_key(|q| (q.port, q.queue));
     let hz = plane.clock_hz().max(1);
     let one = |(id, w): (usize, WorkerView)| {
         let c = &w.counters;

@@ -174,6 +174,10 @@ fn mrt_entries_can_be_chosen_by_peer() {
         assert_eq!(rib.skipped, 3);
         assert_eq!(nets(&rib)[0], "198.51.100.0/24 203.0.113.2");
     }
+    use encode::*;
+    let nobody = [peers(), rib(2, &[8, 10], &[entry(7, None, &attributes4([203, 0, 113, 9]))])].concat();
+    assert_eq!(nets(&read(&nobody[..], Select::First).unwrap()), ["10.0.0.0/8 203.0.113.9"]);
+    assert_eq!(read(&nobody[..], Select::PeerIndex(1)).unwrap().skipped, 1);
     let e = read(&sample()[..], Select::Peer("203.0.113.77".parse().unwrap())).unwrap_err();
     assert!(e[0].to_string().contains("no peer 203.0.113.77: expected one of its 2 peers"), "{e:?}");
     let e = read(&sample()[..], Select::PeerIndex(2)).unwrap_err();
@@ -188,7 +192,6 @@ fn mrt_errors_name_the_offset_what_was_found_and_what_was_expected() {
         (record(16, 4, &[0; 20]), "byte 0: found an MRT record of type 16: expected 13 (TABLE_DUMP_V2)".into()),
         (rib(2, &[8, 10], &[]), "byte 0: a RIB record before the peer index table".into()),
         ([peers(), rib(2, &[33, 1, 2, 3, 4, 5], &[])].concat(), format!("byte {}: prefix length 33: expected at most 32", first + 16)),
-        ([peers(), rib(2, &[8, 10], &[entry(2, None, &[])])].concat(), format!("byte {}: peer index 2: expected one below 2", first + 20)),
         ([peers(), record(13, 2, &[0, 0, 0, 1, 24, 10])].concat(), format!("byte {}: the prefix is cut off: expected 3 bytes, found 1", first + 17)),
         ([peers(), rib(2, &[8, 10], &[entry(0, None, &[0x40, 3, 200, 1])])].concat(), "an attribute is cut off: expected 200 bytes, found 1".into()),
         ([peers(), rib(4, &[8, 0x20], &[entry(0, None, &[0x80, 14, 2, 5, 1])])].concat(), "a next hop of 5 bytes in MP_REACH_NLRI: expected 4, 16 or 32".into()),

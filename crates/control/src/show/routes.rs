@@ -89,6 +89,21 @@ impl RouteQuery {
         Picker { query: self, limit, out: Routes::default(), longest: None }
     }
 
+    /// The request that asks for it.
+    pub fn to_path(&self) -> String {
+        let mut parts = Vec::new();
+        let mut add = |key: &str, value: Option<String>| parts.extend(value.map(|v| format!("{key}={v}")));
+        add("prefix", self.prefix.map(|p| p.to_string()));
+        add("longer", self.longer.then(|| "true".into()));
+        add("longest", self.longest.map(|a| a.to_string()));
+        add("via", self.via.map(|a| a.to_string()));
+        // The only value a user chooses freely: what is no word cannot match anyway.
+        add("source", self.source.as_ref().map(|s| s.chars().filter(char::is_ascii_alphanumeric).collect()));
+        add("offset", Some(self.offset.to_string()));
+        add("limit", self.limit.map(|l| l.to_string()));
+        format!("/v1/routes?{}", parts.join("&"))
+    }
+
     fn matches(&self, prefix: IpNet, route: &dyn Fn() -> Route) -> bool {
         let covered = match self.prefix {
             Some(p) if self.longer => p.contains(&prefix),
