@@ -1,2 +1,43 @@
-//! The binary.
-fn main() {}
+//! The `linerate` command: one module per subcommand below [`cmd`]; what they have in common is in [`client`] and [`exit`].
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod cmd;
+mod exit;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A carrier-class software data plane: router and tester on DPDK.
+#[derive(Parser, Debug)]
+#[command(name = "linerate", version, max_term_width = 110, after_help = exit::HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Check a configuration without touching a device
+    Check(cmd::check::CheckArgs),
+    /// Run the data plane in the foreground until SIGTERM or SIGINT
+    Run(cmd::run::RunArgs),
+    /// Look at a running instance
+    Show(cmd::show::ShowArgs),
+    /// Follow a few packets of a running instance through its graph
+    Trace(cmd::trace::TraceArgs),
+    /// Change receive queues of a running instance
+    Queue(cmd::queue::QueueArgs),
+}
+
+fn main() -> ExitCode {
+    exit::code(match Cli::parse().command {
+        Command::Check(args) => cmd::check::run(&args),
+        Command::Run(args) => cmd::run::run(&args),
+        Command::Show(args) => cmd::show::run(&args),
+        Command::Trace(args) => cmd::trace::run(&args),
+        Command::Queue(args) => cmd::queue::run(&args),
+    })
+}

@@ -1,4 +1,4 @@
-//! Gateways to paths: which interface leads to a gateway, directly or through other static routes.
+//! Whether gateways lead somewhere: to a connected network, directly or through other static routes.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use linerate_engine::desired::{Path, RouteAction};
 use super::interfaces::{Interface, is_link_local};
 
 /// How many static routes a gateway may be resolved through.
-const MAX_DEPTH: usize = 8;
+const MAX_DEPTH: usize = 4;
 
 /// Most paths of one route.
 pub(super) const MAX_PATHS: usize = 64;
@@ -23,7 +23,7 @@ pub(super) struct Network<'a> {
     routes: BTreeMap<IpNet, Option<Vec<Hop>>>,
 }
 
-/// A path as configured, not yet resolved.
+/// A path as configured.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Hop {
     pub(super) gateway: Option<IpAddr>,
@@ -72,69 +72,50 @@ impl<'a> Network<'a> {
         list(self.connected.iter().filter(|(_, name)| *name == interface).map(|(net, _)| *net))
     }
 
-    /// The paths that lead to the hops of a route, each a gateway on a connected network (or the link itself).
-    /// The error is what was found and what was expected.
+    /// The action of a route with these hops, once each gateway is known to lead somewhere: to a neighbour on a
+    /// connected network, directly or through other static routes. The router follows those itself, and again whenever
+    /// one of them changes. The error is what was found and what was expected.
     pub(super) fn resolve(&self, hops: &[Hop]) -> Result<RouteAction, String> {
-        let mut paths = Vec::new();
-        for hop in hops {
-            self.one(hop, &mut Vec::new(), &mut paths)?;
-        }
-        merge(&mut paths);
-        if paths.len() > MAX_PATHS {
-            return Err(format!("the route resolves to {} paths: expected at most {MAX_PATHS}", paths.len()));
-        }
-        let heaviest = paths.iter().map(|p| p.1).max().unwrap_or(1);
-        let scale = |w: u32| if heaviest <= 256 { w } else { (w * 256 / heaviest).max(1) };
-        Ok(RouteAction::Forward(paths.into_iter().map(|(p, w)| Path { weight: scale(w) as u16, ..p }).collect()))
+        hops.iter().try_for_each(|hop| self.one(hop, &mut Vec::new()))?;
+        let path = |h: &Hop| Path { gateway: h.gateway, interface: h.interface.clone(), weight: h.weight };
+        Ok(RouteAction::Forward(hops.iter().map(path).collect()))
     }
 
-    fn one(&self, hop: &Hop, via: &mut Vec<IpNet>, paths: &mut Vec<(Path, u32)>) -> Result<(), String> {
-        let weight = u32::from(hop.weight);
-        let Some(gateway) = hop.gateway else {
-            let path = Path { gateway: None, interface: hop.interface.clone(), weight: 1 };
-            paths.push((path, weight));
-            return Ok(());
-        };
+    fn one(&self, hop: &Hop, via: &mut Vec<IpNet>) -> Result<(), String> {
+        let Some(gateway) = hop.gateway else { return Ok(()) };
         if self.is_own(gateway) {
             return Err(format!("the gateway {gateway} is this router's own address: expected a neighbour's"));
         }
-        let direct = |interface: &str| Path { gateway: Some(gateway), interface: Some(interface.into()), weight: 1 };
-        if let Some(interface) = &hop.interface {
-            paths.push((direct(interface), weight));
+        if hop.interface.is_some() {
             return Ok(());
         }
         if is_link_local(gateway) {
             return Err(format!("the gateway {gateway} is link-local: expected {{ gateway, interface }}"));
         }
-        if let Some((net, interface)) = self.connected.iter().find(|(net, _)| net.contains(&gateway)) {
+        if let Some((net, _)) = self.connected.iter().find(|(net, _)| net.contains(&gateway)) {
             if let IpNet::V4(v4) = net
                 && v4.prefix_len() < 31
                 && (gateway == v4.network() || gateway == v4.broadcast())
             {
-                return Err(format!("the gateway {gateway} is the network or broadcast address of {net}: expected a host"));
+                let what = format!("the network or broadcast address of {net}");
+                return Err(format!("the gateway {gateway} is {what}: expected a host"));
             }
-            paths.push((direct(interface), weight));
             return Ok(());
         }
-        self.through_route(gateway, weight, via, paths)
+        self.through_route(gateway, via)
     }
 
     /// A gateway that is on no link, through the longest static route to it. Default routes do not count: they would
     /// make every mistyped gateway resolve.
-    fn through_route(
-        &self,
-        gateway: IpAddr,
-        weight: u32,
-        via: &mut Vec<IpNet>,
-        paths: &mut Vec<(Path, u32)>,
-    ) -> Result<(), String> {
+    fn through_route(&self, gateway: IpAddr, via: &mut Vec<IpNet>) -> Result<(), String> {
         let most = if gateway.is_ipv4() { 32 } else { 128 };
         let covering = (1..=most).rev().find_map(|length| {
             let net = IpNet::new(gateway, length).ok()?.trunc();
             self.routes.get_key_value(&net)
         });
         let Some((prefix, hops)) = covering else {
-            let nets = list(self.connected.iter().map(|(net, _)| *net).filter(|n| n.addr().is_ipv4() == gateway.is_ipv4()));
+            let family = |net: &IpNet| net.addr().is_ipv4() == gateway.is_ipv4();
+            let nets = list(self.connected.iter().map(|(net, _)| *net).filter(family));
             return Err(format!("the gateway {gateway} is on no connected network: expected one in {nets}"));
         };
         if via.contains(prefix) {
@@ -148,30 +129,10 @@ impl<'a> Network<'a> {
             return Err(format!("the gateway {gateway} is discarded by the route {prefix}: expected one that forwards"));
         };
         via.push(*prefix);
-        let mut inner = Vec::new();
-        for hop in hops {
-            self.one(hop, via, &mut inner)?;
-            if inner.len() + paths.len() > MAX_PATHS * 4 {
-                return Err(format!("the gateway {gateway} resolves to more than {MAX_PATHS} paths"));
-            }
-        }
+        hops.iter().try_for_each(|hop| self.one(hop, via))?;
         via.pop();
-        // Weights multiply along the way; capped far above what scaling to 256 can tell apart.
-        paths.extend(inner.into_iter().map(|(p, w)| (p, (w * weight).min(1 << 16))));
         Ok(())
     }
-}
-
-/// Paths that turned out the same become one with the sum of their weights.
-fn merge(paths: &mut Vec<(Path, u32)>) {
-    let mut out: Vec<(Path, u32)> = Vec::with_capacity(paths.len());
-    for (path, weight) in paths.drain(..) {
-        match out.iter_mut().find(|(p, _)| *p == path) {
-            Some((_, w)) => *w += weight,
-            None => out.push((path, weight)),
-        }
-    }
-    *paths = out;
 }
 
 fn list(nets: impl Iterator<Item = IpNet>) -> String {

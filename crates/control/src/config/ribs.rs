@@ -216,7 +216,6 @@ impl Spec {
             NextHop::Id(id) => self.ids.iter().find(|(a, b, _)| (*a..=*b).contains(&id)).map(|(_, _, t)| t),
             NextHop::Address(a) => self.addresses.get(&a),
         };
-        let family = if v6 { "IPv6" } else { "IPv4" };
         let target = match (mapped.or(self.default.as_ref()), next_hop) {
             (Some(target), _) => target.clone(),
             (None, NextHop::Address(a)) => Target::Via(vec![Hop { gateway: Some(a), interface: None, weight: 1 }]),
@@ -224,12 +223,15 @@ impl Spec {
                 return Err("it stands for no gateway: expected an entry in `next_hop` or a `default`".into());
             }
         };
-        // One list may serve both families: each route takes the gateways of its own.
+        // One list may serve both families: each route takes the gateways of its own. Only IPv4 routes can do with the
+        // other's (RFC 8950).
         let Target::Via(hops) = target else { return Ok(target) };
-        let hops: Vec<Hop> = hops.into_iter().filter(|h| h.gateway.is_none_or(|g| g.is_ipv6() == v6)).collect();
-        if hops.is_empty() {
-            return Err(format!("it stands for no {family} gateway, and {family} routes use it: expected one more"));
+        let own = |h: &&Hop| h.gateway.is_none_or(|g| g.is_ipv6() == v6);
+        let of_family: Vec<Hop> = hops.iter().filter(own).cloned().collect();
+        match (of_family.is_empty(), v6) {
+            (false, _) => Ok(Target::Via(of_family)),
+            (true, false) => Ok(Target::Via(hops)),
+            (true, true) => Err("it stands for no IPv6 gateway, and IPv6 routes use it: expected one more".into()),
         }
-        Ok(Target::Via(hops))
     }
 }

@@ -108,10 +108,10 @@ fn one(mut s: Section<'_>, source: &Source<'_>, net: &Network<'_>) -> Option<(At
     s.finish();
     let (prefix, target) = (prefix?, target?);
     if let Target::Via(hops) = &target.value {
-        let other = hops.iter().filter_map(|h| h.gateway).find(|g| !same_family(*g, prefix.value));
-        if let Some(gateway) = other {
-            let family = if prefix.value.addr().is_ipv4() { "an IPv4" } else { "an IPv6" };
-            let message = format!("the gateway {gateway} for {}: expected {family} gateway", prefix.value);
+        // The other way round works: an IPv4 route may have an IPv6 gateway (RFC 8950).
+        let v4 = hops.iter().filter_map(|h| h.gateway).find(|g| prefix.value.addr().is_ipv6() && g.is_ipv4());
+        if let Some(gateway) = v4 {
+            let message = format!("the gateway {gateway} for {}: expected an IPv6 gateway", prefix.value);
             target.problem(source, message);
             return None;
         }
@@ -127,10 +127,6 @@ pub(super) fn discard(word: &str) -> Option<RouteAction> {
         "unreachable" => Some(RouteAction::Unreachable),
         _ => None,
     }
-}
-
-pub(super) fn same_family(address: IpAddr, prefix: IpNet) -> bool {
-    address.is_ipv4() == prefix.addr().is_ipv4()
 }
 
 fn prefix(item: &Item<'_>) -> Option<At<IpNet>> {

@@ -156,18 +156,18 @@ mac = "02:00:00:00:00:02"
     let vlan = &d.interfaces[2];
     assert_eq!((vlan.vlan, vlan.inner_vlan, vlan.mtu, vlan.up), (Some(100), Some(7), Some(1500), false));
     assert_eq!(vlan.mac, Some([2, 0, 0, 0, 0, 0xaa]));
-    let path = |gateway: Option<&str>, interface: &str, weight| RoutePath {
+    let path = |gateway: Option<&str>, interface: Option<&str>, weight| RoutePath {
         gateway: gateway.map(|g| g.parse().unwrap()),
-        interface: Some(interface.into()),
+        interface: interface.map(Into::into),
         weight,
     };
     let actions: Vec<RouteAction> = d.routes.iter().map(|r| (*r.action).clone()).collect();
     assert_eq!(actions, [
-        RouteAction::Forward(vec![path(Some("198.18.0.2"), "wan0", 1)]),
-        RouteAction::Forward(vec![path(Some("198.18.0.2"), "wan0", 1), path(Some("10.0.0.2"), "lan0", 3)]),
-        RouteAction::Forward(vec![path(Some("fe80::1"), "lan0", 1)]),
+        RouteAction::Forward(vec![path(Some("198.18.0.2"), None, 1)]),
+        RouteAction::Forward(vec![path(Some("198.18.0.2"), None, 1), path(Some("10.0.0.2"), None, 3)]),
+        RouteAction::Forward(vec![path(Some("fe80::1"), Some("lan0"), 1)]),
         RouteAction::Prohibit,
-        RouteAction::Forward(vec![path(None, "lan0", 1)]),
+        RouteAction::Forward(vec![path(None, Some("lan0"), 1)]),
     ]);
     assert_eq!(d.neighbors.len(), 1);
     assert_eq!(config.api.listen, Some(("127.0.0.1:8080".parse().unwrap(), "/etc/token".into())));
@@ -243,7 +243,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = \"10.0.0.1\"", "t.toml:27:7: route[0].via: the gateway 10.0.0.1 is this router's own address: expected a neighbour's"),
     ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = \"10.0.0.255\"", "t.toml:27:7: route[0].via: the gateway 10.0.0.255 is the network or broadcast address of 10.0.0.0/24: expected a host"),
     ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = \"10.1.0.1\"", "t.toml:27:7: route[0].via: the gateway 10.1.0.1 leads back to itself: 10.1.0.0/16 → 10.1.0.0/16"),
-    ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = \"2001:db8:f::2\"", "t.toml:27:7: route[0].via: the gateway 2001:db8:f::2 for 10.1.0.0/16: expected an IPv4 gateway"),
+    ("[[route]]\nprefix = \"2001:db8:1::/48\"\nvia = \"10.0.0.2\"", "t.toml:27:7: route[0].via: the gateway 10.0.0.2 for 2001:db8:1::/48: expected an IPv6 gateway"),
     ("[[route]]\nprefix = \"2001:db8:1::/48\"\nvia = \"fe80::1\"", "t.toml:27:7: route[0].via: the gateway fe80::1 is link-local: expected { gateway, interface }"),
     ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = [{ gateway = \"10.0.0.2\", weight = 257 }]", "t.toml:27:41: route[0].via[0].weight: found 257: expected a weight from 1 to 256"),
     ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = [{ gateway = \"10.0.0.2\", interface = \"lam0\" }]", "t.toml:27:44: route[0].via[0].interface: there is no interface \"lam0\": did you mean \"lan0\"?"),
@@ -329,7 +329,7 @@ fn odd_things_are_warnings() {
 }
 
 #[test]
-fn gateways_resolve_through_static_routes_and_weights_multiply() {
+fn gateways_may_be_reached_through_static_routes_and_ipv4_by_ipv6() {
     let config = good(&with(
         r#"
 [[route]]
@@ -338,11 +338,11 @@ via = "203.0.113.7"
 
 [[route]]
 prefix = "203.0.113.0/24"
-via = [{ gateway = "198.18.0.2", weight = 2 }, { gateway = "10.0.0.2" }]
+via = [{ gateway = "198.18.0.2", weight = 2 }, "10.0.0.2"]
 
 [[route]]
 prefix = "192.168.0.0/16"
-via = [{ gateway = "203.0.113.9", weight = 200 }, { gateway = "10.0.0.2", weight = 100 }]
+via = "2001:db8:f::2"
 "#,
     ));
     let paths = |i: usize| match &*config.desired.routes[i].action {
@@ -351,9 +351,10 @@ via = [{ gateway = "203.0.113.9", weight = 200 }, { gateway = "10.0.0.2", weight
         }
         other => panic!("{other:?}"),
     };
-    assert_eq!(paths(0), [("198.18.0.2".into(), 2), ("10.0.0.2".into(), 1)]);
-    // 400 and 200 + 100, scaled to at most 256.
-    assert_eq!(paths(2), [("198.18.0.2".into(), 256), ("10.0.0.2".into(), 192)]);
+    // As configured: the router follows the routes to a gateway itself.
+    assert_eq!(paths(0), [("203.0.113.7".into(), 1)]);
+    assert_eq!(paths(1), [("198.18.0.2".into(), 2), ("10.0.0.2".into(), 1)]);
+    assert_eq!(paths(2), [("2001:db8:f::2".into(), 1)]);
 }
 
 #[test]
