@@ -87,6 +87,8 @@ pub struct PortView {
     pub rx_no_buffer: u64,
     /// Frames the device failed to send.
     pub tx_errors: u64,
+    /// What the device does otherwise than asked, in sentences.
+    pub notes: Vec<String>,
 }
 
 /// A receive queue.

@@ -142,6 +142,7 @@ impl Dataplane for Fake {
             rx_queues: 2,
             tx_queues: 2,
             rx_missed: 12,
+            notes: if up { Vec::new() } else { vec!["the device cannot change its MTU".into()] },
             ..PortView::default()
         };
         vec![port("wan", "0000:01:00.0", true), port("lan", "net_null1,size=64", false)]

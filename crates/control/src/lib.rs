@@ -2,7 +2,7 @@
 //!
 //! [`config`] reads and validates a file into the engine's desired state; [`rib`] reads route tables; [`show`] has one
 //! type per message of the API; [`api`] serves them and is their client; [`dataplane`] is what the API asks the
-//! running instance.
+//! running instance, and [`instance`] answers for the engine.
 
 #![forbid(unsafe_code)]
 
@@ -11,5 +11,6 @@ pub mod config;
 pub mod dataplane;
 #[cfg(test)]
 mod fake;
+pub mod instance;
 pub mod rib;
 pub mod show;

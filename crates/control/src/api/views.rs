@@ -42,6 +42,7 @@ pub(super) fn ports(plane: &dyn Dataplane, rates: &Rates) -> show::Ports {
             rx_errors: p.rx_errors,
             rx_no_buffer: p.rx_no_buffer,
             tx_errors: p.tx_errors,
+            notes: p.notes,
         }
     };
     show::Ports { ports: plane.ports().into_iter().enumerate().map(one).collect() }

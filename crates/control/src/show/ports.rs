@@ -52,6 +52,8 @@ pub struct Port {
     /// Packets that came in by this port and are neither sent nor dropped nor waiting: 0 at rest, and at most the
     /// bursts in hand under load.
     pub unaccounted: i64,
+    /// What the device does otherwise than asked, in sentences.
+    pub notes: Vec<String>,
 }
 
 /// Traffic in one direction.
@@ -91,6 +93,10 @@ impl Text for Ports {
                 p.device.clone(),
             ]);
         }
-        t.finish("there is no port")
+        let mut out = t.finish("there is no port");
+        for p in &self.ports {
+            p.notes.iter().for_each(|note| out += &format!("{}: {note}\n", p.name));
+        }
+        out
     }
 }
