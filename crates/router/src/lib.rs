@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod event;
+pub mod fuzz;
 pub mod graph;
 pub mod naive;
 pub mod nodes;
