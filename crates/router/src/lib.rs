@@ -21,6 +21,7 @@
 mod action;
 mod connected;
 pub mod event;
+pub mod fuzz;
 pub mod graph;
 pub mod model;
 pub mod naive;
