@@ -1,6 +1,8 @@
 //! Workers forward, spread, hand over, move queues and rest without ever allocating: the allocator of this binary
 //! ends the process when a worker's thread does.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod common;
 
 use std::any::Any;
@@ -144,7 +146,7 @@ fn a_routing_worker_never_allocates() {
         tx: vec![(1, Box::new(Send(back, sent.clone())) as _)],
     };
     let workers = Workers::start(vec![setup], &common).unwrap();
-    let packet = |i: u32| if i % 3 == 0 { ip6_frame(i) } else { ip4_frame(i) }.from_port(0);
+    let packet = |i: u32| if i.is_multiple_of(3) { ip6_frame(i) } else { ip4_frame(i) }.from_port(0);
     let mut given = 0;
     let start = std::time::Instant::now();
     while sent.load(Ordering::Relaxed) < 50_000 {

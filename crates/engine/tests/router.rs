@@ -1,6 +1,8 @@
 //! The router in an instance on ring ports: forwarding, neighbour resolution, links, and route changes under load.
 //! DPDK starts once per process: run these with nextest.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod common;
 
 use std::net::Ipv4Addr;
