@@ -17,6 +17,8 @@ mod life;
 mod log;
 mod mbuf;
 mod memory;
+#[cfg(feature = "peers")]
+pub mod peers;
 mod pool;
 mod port;
 mod tsc;

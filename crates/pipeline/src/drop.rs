@@ -38,7 +38,7 @@ drop_reasons! {
     EthTooShort = "eth_too_short",
     /// A VLAN tag is cut off by the end of the frame.
     VlanTooShort = "vlan_too_short",
-    /// No interface is configured for this VLAN on this port.
+    /// No interface is configured for frames with these VLAN tags, or without any, on this port.
     VlanUnknown = "vlan_unknown",
     /// The destination MAC address is another station's.
     EthNotForUs = "eth_not_for_us",
@@ -122,8 +122,8 @@ drop_reasons! {
     IcmpRateLimited = "icmp_rate_limited",
     /// An ICMP error was due but RFC 1122 / RFC 4443 forbids one for such a packet.
     IcmpErrorForbidden = "icmp_error_forbidden",
-    /// An ICMP error could not be built (no address to send it from, or no room in the buffer).
-    IcmpErrorUnsendable = "icmp_error_unsendable",
+    /// An ICMP message could not be built (no address to send it from, or no room in the buffer).
+    IcmpUnsendable = "icmp_unsendable",
     /// A packet for this router itself, of a protocol that nothing here answers.
     LocalUnhandled = "local_unhandled",
     /// The packet's headers do not fit into its first buffer segment.
