@@ -337,6 +337,7 @@ fn a_worker_that_cannot_start_ends_the_others() {
         idle: SLEEPY,
         graph: linerate_engine::graphs::io::graph(&[0]).unwrap(),
         alloc: Box::new(linerate_pipeline::heap::HeapAlloc::default()),
+        on_tick: None,
         rx: vec![],
         tx: vec![],
     };

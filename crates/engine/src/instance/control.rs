@@ -6,7 +6,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use linerate_dpdk::{CleanupError, Eal, EalConfig, Mbuf, Memory, Pci, register_worker_thread, tsc, tsc_hz};
+use linerate_dpdk::{
+    CleanupError, Eal, EalConfig, Mbuf, Memory, Pci, RxQueue, TxQueue, register_worker_thread, tsc, tsc_hz,
+};
 use linerate_linux::thread;
 use linerate_pipeline::{Graph, PortId};
 use linerate_tables::qsbr::Domain;
@@ -14,20 +16,23 @@ use linerate_tables::qsbr::Domain;
 use super::buffers::{self, Need};
 use super::check::{self, Machine};
 use super::error::{StartError, StopError};
-use super::ports::{self, Opened, Pools, PortState};
+use super::ports::{self, Pools, PortState};
+use super::router::{self, RouterHalf};
 use super::status::Load;
 use super::{Product, Shared, place};
 use crate::clock::Clock;
 use crate::desired::{Desired, MemorySpec};
 use crate::graphs;
-use crate::workers::{Common, RxSlot, WorkerSetup, WorkerView, Workers};
+use crate::workers::{Common, OnTick, RxSlot, WorkerSetup, WorkerView, Workers};
 
 /// Packets that a ring between two workers holds: what arrives at 20 million packets per second while a worker wakes
 /// from its longest sleep of 50 µs, twice over.
 const RING: usize = 2048;
 
-/// Between two looks at everything.
+/// Between two rounds of control logic.
 const ROUND: Duration = Duration::from_millis(5);
+/// The same after a round that had something to do: neighbours being resolved should not wait.
+const BUSY_ROUND: Duration = Duration::from_millis(1);
 /// Between two looks at the ports' links.
 const LINKS: Duration = Duration::from_millis(100);
 /// Over which loads are measured.
@@ -113,8 +118,19 @@ fn bring_up(
     let domain = Domain::new();
     let mut pools = Pools::new(eal, desired, checked.need);
     let (opened, peers) = ports::open(eal, desired, &mut pools)?;
-    let (ports, setups) = deal(desired, opened, &mut pools, |_| match product {
-        Product::Io { to } => Ok(graphs::io::graph(to)?),
+    let (ports, queues): (Vec<PortState>, Vec<_>) =
+        opened.into_iter().map(|o| (o.state, (o.rx, o.tx))).unzip();
+    let mut router = match product {
+        Product::Router => Some(RouterHalf::new(desired, &ports, domain.clone(), clock.now())?),
+        Product::Io { .. } => None,
+    };
+    let seed = router::seed(&ports);
+    let setups = deal(desired, queues, &mut pools, || match (product, &mut router) {
+        (Product::Router, Some(router)) => {
+            router.graph(desired, seed).map(|(graph, on_tick)| (graph, Some(on_tick)))
+        }
+        (Product::Io { to }, _) => Ok((graphs::io::graph(to)?, None)),
+        (Product::Router, None) => Ok((graphs::io::graph(&[])?, None)),
     })?;
     let common = Common {
         clock,
@@ -131,6 +147,7 @@ fn bring_up(
         loads: Mutex::new(vec![Load::default(); workers.views().len()]),
         workers,
         ports,
+        router: Mutex::new(router),
         pools: pools.all(),
         peers: Mutex::new(peers),
         clock,
@@ -140,29 +157,30 @@ fn bring_up(
 /// Deals the queues out to workers.
 fn deal(
     desired: &Desired,
-    opened: Vec<Opened>,
+    queues: Vec<(Vec<RxQueue>, Vec<TxQueue>)>,
     pools: &mut Pools,
-    mut graph: impl FnMut(usize) -> Result<Graph<Mbuf>, StartError>,
-) -> Result<(Vec<PortState>, Vec<WorkerSetup<Mbuf>>), StartError> {
+    mut graph: impl FnMut() -> Result<(Graph<Mbuf>, Option<OnTick<Mbuf>>), StartError>,
+) -> Result<Vec<WorkerSetup<Mbuf>>, StartError> {
     let cpus = linerate_linux::cpus::Cpus::default();
     let mut setups = Vec::new();
-    for (id, spec) in desired.workers.iter().enumerate() {
+    for spec in &desired.workers {
+        let (graph, on_tick) = graph()?;
         let node = cpus.numa_node(spec.cpu).and_then(|n| u32::try_from(n).ok());
         setups.push(WorkerSetup {
             cpu: Some(spec.cpu),
             idle: spec.idle,
-            graph: graph(id)?,
+            graph,
             alloc: ports::alloc(pools.on(node)?),
+            on_tick,
             rx: Vec::new(),
             tx: Vec::new(),
         });
     }
     let places = place::receive(&desired.ports, desired.workers.len());
-    let mut ports = Vec::new();
-    for (((id, opened), spec), places) in opened.into_iter().enumerate().zip(&desired.ports).zip(places) {
+    for (((id, (rx, tx)), spec), places) in queues.into_iter().enumerate().zip(&desired.ports).zip(places) {
         let port = id as PortId;
         let spread: Arc<[usize]> = spec.spread.as_slice().into();
-        for ((queue, device), worker) in opened.rx.into_iter().enumerate().zip(places) {
+        for ((queue, device), worker) in rx.into_iter().enumerate().zip(places) {
             setups[worker].rx.push(RxSlot {
                 port,
                 queue: queue as u16,
@@ -171,24 +189,26 @@ fn deal(
                 counters: Arc::default(),
             });
         }
-        for (worker, device) in opened.tx.into_iter().enumerate().take(setups.len()) {
+        for (worker, device) in tx.into_iter().enumerate().take(setups.len()) {
             setups[worker].tx.push((port, Box::new(device)));
         }
-        ports.push(opened.state);
     }
-    Ok((ports, setups))
+    Ok(setups)
 }
 
-/// Watches over links and loads until told to stop.
+/// Watches over neighbours, links and loads until told to stop.
 fn watch(shared: &Shared, orders: &Receiver<Order>) {
     let mut up = vec![true; shared.ports.len()];
     let mut meters: Vec<Meter> = shared.workers.views().iter().map(Meter::read).collect();
     let (mut links_at, mut loads_at) = (Instant::now(), Instant::now() + LOADS);
+    let mut wait = ROUND;
     loop {
-        match orders.recv_timeout(ROUND) {
+        match orders.recv_timeout(wait) {
             Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {}
         }
+        let busy = shared.router().as_mut().is_some_and(|r| r.round(shared.clock.now()));
+        wait = if busy { BUSY_ROUND } else { ROUND };
         let now = Instant::now();
         if now >= links_at {
             links_at = now + LINKS;
@@ -212,6 +232,9 @@ fn watch_links(shared: &Shared, up: &mut [bool]) {
         let is = port.is_up();
         if is != *was && shared.workers.set_port_up(id as PortId, is).is_ok() {
             *was = is;
+            if let Some(router) = shared.router().as_mut() {
+                router.set_link(shared.clock.now(), id as PortId, is);
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use linerate_dpdk::{CleanupError, EalError, PoolError, PortError};
 use linerate_pipeline::graph::GraphError;
+use linerate_router::RouterError;
 
 use super::buffers::TooLittle;
 use super::check::{CheckError, MachineError};
@@ -33,6 +34,20 @@ pub enum StartError {
         /// What is wrong.
         source: PortError,
     },
+    /// An interface on a port that does not exist.
+    #[error("interface `{interface}` is on port `{port}`, which does not exist")]
+    NoPort {
+        /// The interface.
+        interface: String,
+        /// The port it names.
+        port: String,
+    },
+    /// A route or neighbour by an interface that does not exist.
+    #[error("a route or neighbour names interface `{0}`, which does not exist")]
+    NoInterface(String),
+    /// The router refuses its configuration.
+    #[error(transparent)]
+    Router(#[from] RouterError),
     /// A graph cannot be put together.
     #[error(transparent)]
     Graph(#[from] GraphError),

@@ -31,11 +31,12 @@ pub mod device;
 mod error;
 mod place;
 mod ports;
+mod router;
 pub mod status;
 
 use std::collections::HashMap;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use linerate_dpdk::{Mbuf, Pool};
@@ -49,11 +50,15 @@ use control::Order;
 pub use error::{StartError, StopError};
 pub use ports::Peer;
 use ports::PortState;
+pub use router::Router;
+use router::RouterHalf;
 use status::{DropCount, Load, PoolStatus, PortStatus};
 
 /// Which graph the workers run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Product {
+    /// The router.
+    Router,
     /// Nothing between receive and transmit: `to[port]` is where packets of a port leave. The I/O floor.
     Io {
         /// Port to leave by, by port received from.
@@ -72,6 +77,7 @@ pub struct Instance {
 struct Shared {
     workers: Workers<Mbuf>,
     ports: Vec<PortState>,
+    router: Mutex<Option<RouterHalf>>,
     pools: Vec<&'static Pool>,
     peers: Mutex<HashMap<String, Peer>>,
     loads: Mutex<Vec<Load>>,
@@ -161,6 +167,19 @@ impl Instance {
         self.shared.workers.move_queue(port, queue, worker)
     }
 
+    /// Asks or changes the router, with the time now in its clock: views ([`linerate_router::show`]) and route updates.
+    /// Its control logic waits meanwhile, workers never do. `None` where the product is no router.
+    pub fn with_router<T>(&self, f: impl FnOnce(&mut Router, u64) -> T) -> Option<T> {
+        let mut half = self.shared.router();
+        half.as_mut().map(|half| f(&mut half.router, self.shared.clock.now()))
+    }
+
+    /// Events that workers could not tell control, and probes that control could not give to workers, for want of room
+    /// in the queues between them. Neighbour resolution survives that: it asks again.
+    pub fn lost_events(&self) -> u64 {
+        self.shared.router().as_ref().map_or(0, RouterHalf::lost)
+    }
+
     /// The packet pools.
     pub fn pools(&self) -> Vec<PoolStatus> {
         let of = |p: &&Pool| PoolStatus { name: p.name().into(), size: p.size(), in_use: p.in_use() };
@@ -201,6 +220,12 @@ impl Instance {
     /// The other half of the port whose device is `ring:NAME`: once, then `None`.
     pub fn take_peer(&self, name: &str) -> Option<Peer> {
         self.shared.peers.lock().unwrap_or_else(PoisonError::into_inner).remove(name)
+    }
+}
+
+impl Shared {
+    fn router(&self) -> MutexGuard<'_, Option<RouterHalf>> {
+        self.router.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -133,6 +133,8 @@ pub(super) fn open(
             tx_descriptors: spec.tx_descriptors,
             mtu: spec.mtu,
             promiscuous: spec.promiscuous,
+            // Neighbour discovery comes to multicast addresses.
+            all_multicast: true,
             rss: (spec.rx_queues > 1).then(Rss::default),
             ..PortConfig::default()
         };
@@ -203,11 +205,14 @@ impl PortState {
         self.port().as_ref().and_then(|p| p.xstats().ok()).unwrap_or_default()
     }
 
-    /// Receives frames for one more station address. Software devices without an address filter receive all anyway.
-    pub(super) fn add_mac(&self, mac: [u8; 6]) -> Result<(), PortError> {
-        match self.port().as_mut() {
-            Some(port) if mac != self.mac => port.add_mac(mac),
-            _ => Ok(()),
+    /// Receives frames for one more station address. A device that cannot filter for several is asked for all frames;
+    /// one that cannot do that either delivers all anyway (software devices).
+    pub(super) fn accept(&self, mac: [u8; 6]) {
+        if mac != self.mac
+            && let Some(port) = self.port().as_mut()
+            && port.add_mac(mac).is_err()
+        {
+            let _ = port.set_promiscuous(true);
         }
     }
 
