@@ -1,16 +1,17 @@
 //! What the API asks a running instance: views and a few actions. The engine's instance implements it; tests of the API
 //! use a small one of their own.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use ipnet::IpNet;
 use linerate_pipeline::counters::NodeCounters;
 use linerate_pipeline::graph::GraphDescription;
 use linerate_pipeline::trace::Hop;
 use linerate_pipeline::{PortId, WorkerCounters};
 
-use crate::show::{interfaces::Interface, fib::Fib, neighbors::Neighbor, routes::Route};
+use crate::show::fib::Fib;
+use crate::show::interfaces::Interface;
+use crate::show::neighbors::Neighbor;
+use crate::show::routes::{RouteQuery, Routes};
 
 /// A running instance. Calls come from control threads only and may take locks, but none that a worker waits for.
 pub trait Dataplane: Send + Sync + 'static {
@@ -30,9 +31,9 @@ pub trait Dataplane: Send + Sync + 'static {
     fn neighbors(&self) -> Vec<Neighbor>;
     /// Forwarding tables.
     fn fibs(&self) -> Vec<Fib>;
-    /// Shows routes in order, IPv4 before IPv6, until the visitor breaks off. The second argument makes the route's
-    /// message, which costs more than the prefix.
-    fn visit_routes(&self, visit: &mut dyn FnMut(IpNet, &dyn Fn() -> Route) -> ControlFlow<()>);
+    /// A page of routes. The query is checked: its prefix has no host bits, `longer` comes with one, the limit is in
+    /// range. Refuses names that do not exist.
+    fn routes(&self, query: &RouteQuery) -> Result<Routes, Refused>;
     /// Moves a receive queue to a worker.
     fn move_queue(&self, port: PortId, queue: u16, worker: usize) -> Result<Moved, Refused>;
     /// Lets every worker trace the next packets it receives, on one port or on any; 0 ends tracing.

@@ -1,19 +1,17 @@
 //! An instance for tests of views and API: two workers, two ports, a small graph, a few routes.
 
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-use ipnet::IpNet;
 use linerate_pipeline::counters::NodeCounters;
 use linerate_pipeline::graph::{ExitDescription, GraphDescription, NodeDescription, Target};
 use linerate_pipeline::trace::Hop;
 use linerate_pipeline::{DropReason, PortId, WorkerCounters};
 
 use crate::dataplane::{Dataplane, Moved, PortView, QueueView, Refused, WorkerView};
-use crate::show::fib::Fib;
+use crate::show::fib::{Fib, SourceCount};
 use crate::show::interfaces::Interface;
 use crate::show::neighbors::Neighbor;
-use crate::show::routes::{Path, Route};
+use crate::show::routes::{Path, Route, RouteQuery, Routes};
 
 pub(crate) struct Fake {
     pub(crate) workers: Vec<WorkerView>,
@@ -92,30 +90,43 @@ impl Fake {
         })
     }
 
-    fn routes() -> Vec<Route> {
-        let net = |text: &str| -> IpNet { text.parse().unwrap() };
-        let path = |gateway: Option<&str>, interface: &str, weight| Path {
+    fn table() -> Vec<Route> {
+        let path = |gateway: Option<&str>, interface: Option<&str>, weight, state: Option<&str>| Path {
             gateway: gateway.map(|g| g.parse().unwrap()),
-            interface: Some(interface.into()),
+            interface: interface.map(Into::into),
             weight,
+            state: state.map(Into::into),
         };
-        let route = |prefix, source: &str, action: &str, paths| Route {
-            prefix: net(prefix),
+        let route = |prefix: &str, source: &str, action: &str, via, paths| Route {
+            prefix: prefix.parse().unwrap(),
             source: source.into(),
+            best: true,
             action: action.into(),
+            via,
             paths,
         };
+        let (via, wan) =
+            (|g| path(Some(g), None, 1, None), |g, state| path(Some(g), Some("wan0"), 1, Some(state)));
+        let standby = route("10.0.0.0/24", "static", "blackhole", vec![], vec![]);
         vec![
-            route("0.0.0.0/0", "static", "forward", vec![path(Some("198.18.0.2"), "wan0", 1)]),
-            route("10.0.0.0/8", "static", "blackhole", vec![]),
-            route("10.0.0.0/24", "connected", "forward", vec![path(None, "lan0", 1)]),
+            route(
+                "0.0.0.0/0",
+                "static",
+                "forward",
+                vec![via("198.18.0.2")],
+                vec![wan("198.18.0.2", "static")],
+            ),
+            route("10.0.0.0/8", "static", "blackhole", vec![], vec![]),
+            route("10.0.0.0/24", "connected", "connected", vec![], vec![path(None, Some("lan0"), 1, None)]),
+            Route { best: false, ..standby },
             route(
                 "10.9.0.0/16",
                 "static",
                 "forward",
-                vec![path(Some("198.18.0.2"), "wan0", 3), path(Some("198.18.0.3"), "wan0", 1)],
+                vec![Path { weight: 3, ..via("198.18.0.2") }, via("198.18.0.3")],
+                vec![Path { weight: 3, ..wan("198.18.0.2", "static") }, wan("198.18.0.3", "reachable")],
             ),
-            route("2001:db8:9::/48", "static", "forward", vec![path(Some("fe80::1"), "wan0", 1)]),
+            route("2001:db8:9::/48", "static", "forward", vec![via("2001:db8:f::9")], vec![]),
         ]
     }
 }
@@ -191,6 +202,10 @@ impl Dataplane for Fake {
         let fib = |family: &str, routes, lookup_bytes| Fib {
             family: family.into(),
             routes,
+            sources: vec![
+                SourceCount { source: "connected".into(), routes: 2 },
+                SourceCount { source: "static".into(), routes: routes - 2 },
+            ],
             lookup_bytes,
             control_bytes: 14_400_000,
             retired_bytes: 0,
@@ -198,12 +213,16 @@ impl Dataplane for Fake {
         vec![fib("ipv4", 901_899, 1_900_000), fib("ipv6", 160_147, 1_600_000)]
     }
 
-    fn visit_routes(&self, visit: &mut dyn FnMut(IpNet, &dyn Fn() -> Route) -> ControlFlow<()>) {
-        for route in Self::routes() {
-            if visit(route.prefix, &|| route.clone()).is_break() {
-                return;
-            }
+    fn routes(&self, query: &RouteQuery) -> Result<Routes, Refused> {
+        if query.interface.as_deref().is_some_and(|i| i != "wan0" && i != "lan0") {
+            return Err(Refused("there is no such interface".into()));
         }
+        let all = Self::table();
+        let start = query.after.map_or(0, |a| all.iter().rposition(|r| r.prefix == a).map_or(0, |i| i + 1));
+        let limit = query.limit.unwrap_or(usize::MAX);
+        let routes: Vec<Route> = all.iter().skip(start).take(limit).cloned().collect();
+        let more = start + routes.len() < all.len();
+        Ok(Routes { next: routes.last().filter(|_| more).map(|r| r.prefix), routes })
     }
 
     fn move_queue(&self, port: PortId, queue: u16, worker: usize) -> Result<Moved, Refused> {
@@ -221,6 +240,10 @@ impl Dataplane for Fake {
 
     fn take_trace(&self) -> Vec<(usize, Hop)> {
         // Hops come only after a trace was armed.
-        if self.armed.lock().unwrap().is_empty() { Vec::new() } else { std::mem::take(&mut self.hops.lock().unwrap()) }
+        if self.armed.lock().unwrap().is_empty() {
+            Vec::new()
+        } else {
+            std::mem::take(&mut self.hops.lock().unwrap())
+        }
     }
 }

@@ -66,12 +66,19 @@ impl Client {
         let (status, body) = answer.map_err(|_| self.broken("it did not answer in time"))??;
         if status != StatusCode::OK {
             let error = serde_json::from_slice::<ErrorBody>(&body).map(|e| e.error);
-            return Err(ClientError::Refused(error.unwrap_or_else(|_| format!("the instance answered {status}"))));
+            return Err(ClientError::Refused(
+                error.unwrap_or_else(|_| format!("the instance answered {status}")),
+            ));
         }
         serde_json::from_slice(&body).map_err(|e| self.broken(e))
     }
 
-    async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<(StatusCode, Bytes), ClientError> {
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), ClientError> {
         let stream = tokio::net::UnixStream::connect(&self.socket).await.map_err(|e| match e.kind() {
             io::ErrorKind::PermissionDenied => ClientError::NotAllowed(self.socket.clone()),
             _ => ClientError::NoInstance(self.socket.clone(), e),
@@ -88,7 +95,8 @@ impl Client {
             .map_err(|e| self.broken(e))?;
         let response = sender.send_request(request).await.map_err(|e| self.broken(e))?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await.map_err(|e| self.broken(e))?;
+        let body =
+            Limited::new(response.into_body(), MAX_ANSWER).collect().await.map_err(|e| self.broken(e))?;
         Ok((status, body.to_bytes()))
     }
 

@@ -17,7 +17,9 @@ const MIN_TOKEN: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Another instance serves there.
-    #[error("an instance already serves {0}: stop it, or give this one another `dpdk.file_prefix` or `api.socket`")]
+    #[error(
+        "an instance already serves {0}: stop it, or give this one another `dpdk.file_prefix` or `api.socket`"
+    )]
     InUse(PathBuf),
     /// Something that is no socket is there.
     #[error("{0} exists and is not a socket: expected no file, or the socket of an instance that has ended")]

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `GET /v1/status` | [`Status`](crate::show::Status) |
 //! | `GET /v1/ports`, `workers`, `queues`, `interfaces`, `neighbors`, `drops`, `graph`, `fib` | the type of that name in [`show`](crate::show) |
-//! | `GET /v1/routes?prefix=&longer=&longest=&via=&source=&offset=&limit=` | [`Routes`](crate::show::Routes) |
+//! | `GET /v1/routes?prefix=&longer=&longest=&via=&interface=&source=&after=&limit=` | [`Routes`](crate::show::Routes) |
 //! | `POST /v1/queues/move` with [`MoveQueue`](crate::show::MoveQueue) | [`QueueMoved`](crate::show::QueueMoved) |
 //! | `POST /v1/trace` with [`TraceRequest`](crate::show::TraceRequest) | [`Trace`](crate::show::Trace) |
 //!
@@ -100,7 +100,7 @@ pub(crate) mod test_views {
     }
 
     pub(crate) fn routes(query: &RouteQuery) -> show::Routes {
-        views::routes(Fake::new().as_ref(), query)
+        Fake::new().routes(query).unwrap_or_default()
     }
 
     pub(crate) fn trace() -> show::Trace {

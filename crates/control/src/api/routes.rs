@@ -165,7 +165,7 @@ async fn routes(
     if query.limit.is_some_and(|l| l == 0 || l > MAX_PAGE) {
         return Err(bad(format!("expected a limit from 1 to {MAX_PAGE}")));
     }
-    aside(move || Json(views::routes(app.plane.as_ref(), &query))).await
+    Ok(Json(aside(move || app.plane.routes(&query)).await??))
 }
 
 fn port_id(plane: &dyn Dataplane, name: &str) -> Result<PortId, ApiError> {

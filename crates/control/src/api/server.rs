@@ -71,7 +71,8 @@ impl Server {
         about: About,
         cpu: Option<usize>,
     ) -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build()?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build()?;
         listeners.unix.set_nonblocking(true)?;
         if let Some((tcp, _)) = &listeners.tcp {
             tcp.set_nonblocking(true)?;
@@ -183,4 +184,3 @@ where
         drop(permit);
     });
 }
-

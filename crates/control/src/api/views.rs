@@ -1,14 +1,11 @@
 //! From what the instance says to the messages of the API.
 
-use std::ops::ControlFlow;
-
 use linerate_pipeline::graph::Target as Leads;
 use linerate_pipeline::trace::Hop;
 use linerate_pipeline::{DropReason, PortId};
 
 use super::sample::{Rates, packets};
 use crate::dataplane::{Dataplane, WorkerView};
-use crate::show::routes::RouteQuery;
 use crate::show::{self, WIRE_OVERHEAD};
 
 pub(super) fn ports(plane: &dyn Dataplane, rates: &Rates) -> show::Ports {
@@ -96,7 +93,8 @@ pub(super) fn drops(plane: &dyn Dataplane, rates: &Rates) -> show::Drops {
             let of = |w: &WorkerView| w.counters.port(port as PortId).drops[usize::from(reason.code())].get();
             workers.iter().map(of).sum::<u64>()
         };
-        let ports = (0..names.len()).map(|p| show::drops::PortDrops { port: names[p].name.clone(), packets: by_port(p) });
+        let ports = (0..names.len())
+            .map(|p| show::drops::PortDrops { port: names[p].name.clone(), packets: by_port(p) });
         show::drops::Drop {
             reason: reason.name().into(),
             explanation: reason.explain().into(),
@@ -137,15 +135,6 @@ pub(super) fn graph(plane: &dyn Dataplane) -> show::Graph {
     };
     let nodes = first.description.nodes.iter().enumerate().map(one).collect();
     show::Graph { nodes, dot: first.description.dot() }
-}
-
-pub(super) fn routes(plane: &dyn Dataplane, query: &RouteQuery) -> show::Routes {
-    let mut picker = query.picker();
-    plane.visit_routes(&mut |prefix, make| {
-        picker.see(prefix, make);
-        ControlFlow::Continue(())
-    });
-    picker.finish()
 }
 
 pub(super) fn trace(plane: &dyn Dataplane, hops: Vec<(usize, Hop)>) -> show::Trace {

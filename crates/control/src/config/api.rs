@@ -38,12 +38,16 @@ pub(super) fn read(item: Option<Item<'_>>, source: &Source<'_>, file_prefix: &st
         }
         spec.socket = path.value.into();
     }
-    let listen = s.take("listen").and_then(|i| i.parse::<SocketAddr>("an address and port such as 127.0.0.1:8080"));
+    let listen =
+        s.take("listen").and_then(|i| i.parse::<SocketAddr>("an address and port such as 127.0.0.1:8080"));
     let token = s.take("token_file").and_then(|i| i.string("the path of a file with the token"));
     match (listen, token) {
         (Some(listen), Some(token)) => {
             if !listen.value.ip().is_loopback() {
-                listen.warning(source, "the API is served unencrypted to other hosts: the token can be read on the way");
+                listen.warning(
+                    source,
+                    "the API is served unencrypted to other hosts: the token can be read on the way",
+                );
             }
             spec.listen = Some((listen.value, token.value.into()));
         }

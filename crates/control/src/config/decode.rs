@@ -244,14 +244,24 @@ impl<'a> Section<'a> {
             // A misspelled key is reported once, as that.
             let misspelled = self.fields.keys().any(|k| suggest(k, [key]).is_some());
             if !misspelled {
-                self.source.problem(self.at, &self.key, format!("the key `{key}` is missing: expected {what}"));
+                self.source.problem(
+                    self.at,
+                    &self.key,
+                    format!("the key `{key}` is missing: expected {what}"),
+                );
             }
         }
         item
     }
 
     /// Takes a number, or the default.
-    pub(super) fn number<T>(&mut self, key: &'static str, range: RangeInclusive<T>, what: &str, default: T) -> T
+    pub(super) fn number<T>(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<T>,
+        what: &str,
+        default: T,
+    ) -> T
     where
         T: TryFrom<i64> + PartialOrd + Display,
     {
@@ -291,7 +301,8 @@ fn show(value: &DeValue<'_>) -> String {
         }
         DeValue::String(s) => format!("\"{}\"", s.escape_debug()),
         DeValue::Integer(i) => {
-            let base = [(2, "0b"), (8, "0o"), (16, "0x")].iter().find(|(r, _)| *r == i.radix()).map_or("", |b| b.1);
+            let base =
+                [(2, "0b"), (8, "0o"), (16, "0x")].iter().find(|(r, _)| *r == i.radix()).map_or("", |b| b.1);
             format!("{base}{}", i.as_str())
         }
         DeValue::Float(f) => f.as_str().into(),

@@ -32,18 +32,26 @@ pub(super) fn read(
     spec.telemetry = s.flag("telemetry", spec.telemetry);
     if let Some(pci) = s.take("pci").and_then(|i| i.bool()) {
         if let (false, Some(port)) = (pci.value, first_pci) {
-            pci.problem(source, format!("port \"{}\" is a PCI device: expected true, or no such port", port.spec.name));
+            pci.problem(
+                source,
+                format!("port \"{}\" is a PCI device: expected true, or no such port", port.spec.name),
+            );
         }
         spec.pci = pci.value;
     }
     spec.eal_args = eal_args(&mut s);
     spec.buffer_size = s.number("buffer_size", 512..=16384, "bytes per buffer", spec.buffer_size);
-    spec.packet_buffers =
-        s.take("packet_buffers").and_then(|i| i.number(512..=1 << 26, "a number of buffers")).map(|n| n.value);
+    spec.packet_buffers = s
+        .take("packet_buffers")
+        .and_then(|i| i.number(512..=1 << 26, "a number of buffers"))
+        .map(|n| n.value);
     if let Some(cpu) = s.take("control_cpu").and_then(|i| i.number(0..=1023, "a CPU number")) {
         check_cpu(&cpu, source, host);
         if workers.iter().any(|w| w.cpu.as_ref().is_some_and(|c| c.value == cpu.value)) {
-            cpu.warning(source, format!("CPU {} also runs a worker, which the control threads will interrupt", cpu.value));
+            cpu.warning(
+                source,
+                format!("CPU {} also runs a worker, which the control threads will interrupt", cpu.value),
+            );
         }
         spec.control_cpu = cpu.value;
     }

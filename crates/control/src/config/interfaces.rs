@@ -67,12 +67,15 @@ fn one(mut s: Section<'_>, source: &Source<'_>, ports: &[Port]) -> Interface {
     }
     let layer3_mtu = mtu.as_ref().map_or(port_mtu, |m| m.value);
     if let Some(a) = addresses.iter().find(|a| a.value.addr().is_ipv6() && layer3_mtu < IPV6_MTU) {
-        let message = format!("an IPv6 address on a link with MTU {layer3_mtu}: expected at least {IPV6_MTU} (RFC 8200)");
+        let message = format!(
+            "an IPv6 address on a link with MTU {layer3_mtu}: expected at least {IPV6_MTU} (RFC 8200)"
+        );
         a.problem(source, message);
     }
     let up = s.flag("up", true);
     s.finish();
-    let placed = port.is_some() && vlan.is_some() == vlan_item.is_some() && inner.is_some() == inner_item.is_some();
+    let placed =
+        port.is_some() && vlan.is_some() == vlan_item.is_some() && inner.is_some() == inner_item.is_some();
     let spec = InterfaceSpec {
         name: name.as_ref().map(|n| n.value.clone()).unwrap_or_default(),
         port: port.map(|p| p.spec.name.clone()).unwrap_or_default(),
@@ -144,10 +147,14 @@ fn usable(net: IpNet) -> Result<(), String> {
         let first = Ipv4Addr::from(u32::from(v4.network()) + 1);
         let length = v4.prefix_len();
         if v4.addr() == v4.network() {
-            return Err(format!("{net} is the network itself: expected a host address in it such as {first}/{length}"));
+            return Err(format!(
+                "{net} is the network itself: expected a host address in it such as {first}/{length}"
+            ));
         }
         if v4.addr() == v4.broadcast() {
-            return Err(format!("{net} is the broadcast address: expected a host address such as {first}/{length}"));
+            return Err(format!(
+                "{net} is the broadcast address: expected a host address such as {first}/{length}"
+            ));
         }
     }
     Ok(())
@@ -168,7 +175,10 @@ fn clashes(new: &Interface, old: &Interface, source: &Source<'_>) {
             (Some(v), None) => format!("VLAN {v}"),
             _ => "the untagged frames".into(),
         };
-        let message = format!("{first} already has {vlan} of port \"{}\": expected another VLAN or port", new.spec.port);
+        let message = format!(
+            "{first} already has {vlan} of port \"{}\": expected another VLAN or port",
+            new.spec.port
+        );
         source.problem(new.at, &new.key, message);
     }
     for a in &new.addresses {
@@ -178,9 +188,15 @@ fn clashes(new: &Interface, old: &Interface, source: &Source<'_>) {
             }
             let (lower, upper) = (a.value.trunc(), b.value.trunc());
             if a.value.addr() == b.value.addr() {
-                a.problem(source, format!("{} is an address of {first} already: expected another", a.value.addr()));
+                a.problem(
+                    source,
+                    format!("{} is an address of {first} already: expected another", a.value.addr()),
+                );
             } else if lower.contains(&upper) || upper.contains(&lower) {
-                a.warning(source, format!("{lower} overlaps {upper} of {first}: the longer prefix wins, then the first"));
+                a.warning(
+                    source,
+                    format!("{lower} overlaps {upper} of {first}: the longer prefix wins, then the first"),
+                );
             }
         }
     }

@@ -96,13 +96,18 @@ pub fn parse(name: &str, text: &str, host: &Host, open: Open<'_>) -> Result<Conf
     let source = Source::new(name, text);
     let (table, errors) = DeTable::parse_recoverable(text);
     for e in &errors {
-        source.problem(e.span().map_or(0, |s| s.start), "", format!("not valid TOML: {}", one_line(e.message())));
+        source.problem(
+            e.span().map_or(0, |s| s.start),
+            "",
+            format!("not valid TOML: {}", one_line(e.message())),
+        );
     }
     if !errors.is_empty() {
         return Err(Report(source.finish().0));
     }
     let root = DeValue::Table(table.into_inner());
-    let config = Item::new(String::new(), 0, &root, &source).section("").map(|s| build(s, &source, host, open));
+    let config =
+        Item::new(String::new(), 0, &root, &source).section("").map(|s| build(s, &source, host, open));
     let (problems, warnings) = source.finish();
     match config {
         Some(config) if problems.is_empty() => Ok(Config { warnings, ..config }),
@@ -113,7 +118,9 @@ pub fn parse(name: &str, text: &str, host: &Host, open: Open<'_>) -> Result<Conf
 /// Validates whatever the bytes are, for fuzzing: nothing in them may make it panic.
 pub fn fuzz(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data) {
-        let table = |_: &Path| -> io::Result<Box<dyn Read>> { Ok(Box::new(&b"10.9.0.0/16 1\n2001:db8:9::/48 2\n"[..])) };
+        let table = |_: &Path| -> io::Result<Box<dyn Read>> {
+            Ok(Box::new(&b"10.9.0.0/16 1\n2001:db8:9::/48 2\n"[..]))
+        };
         let _ = parse("fuzz", text, &Host { cpus: Some(BTreeSet::from([0, 1])) }, &table);
     }
 }
@@ -173,7 +180,8 @@ fn name(section: &mut Section<'_>, most: usize) -> Option<decode::At<String>> {
     let good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let starts = name.value.starts_with(|c: char| c.is_ascii_alphanumeric());
     if name.value.len() > most || !starts || !name.value.chars().all(good) {
-        let expected = format!("1 to {most} letters, digits, `.`, `_` or `-`, beginning with a letter or digit");
+        let expected =
+            format!("1 to {most} letters, digits, `.`, `_` or `-`, beginning with a letter or digit");
         name.problem(section.source, format!("found \"{}\": expected {expected}", name.value.escape_debug()));
         return None;
     }

@@ -28,7 +28,10 @@ pub(super) fn read(sections: Vec<Section<'_>>, source: &Source<'_>, net: &Networ
         });
         let (Some(interface), Some(address), Some(mac)) = (known, address, mac) else { continue };
         if net.is_own(address.value) {
-            address.problem(source, format!("{} is an address of this router: expected a neighbour's", address.value));
+            address.problem(
+                source,
+                format!("{} is an address of this router: expected a neighbour's", address.value),
+            );
         } else if !is_link_local(address.value) && !net.on_link(address.value, &interface.value) {
             let networks = net.networks_of(&interface.value);
             let message = format!(
@@ -39,7 +42,11 @@ pub(super) fn read(sections: Vec<Section<'_>>, source: &Source<'_>, net: &Networ
         }
         if let Some(first) = seen.insert((interface.value.clone(), address.value), at) {
             let line = source.line(first);
-            source.problem(at, key, format!("the neighbour of line {line} again: expected each address once"));
+            source.problem(
+                at,
+                key,
+                format!("the neighbour of line {line} again: expected each address once"),
+            );
         }
         out.push(NeighborSpec { interface: interface.value, address: address.value, mac: mac.value });
     }

@@ -16,10 +16,18 @@ pub(super) struct Port {
 
 pub(super) fn read(sections: Vec<Section<'_>>, source: &Source<'_>, workers: &[Worker]) -> Vec<Port> {
     if sections.is_empty() {
-        source.problem(0, "port", "there is no port: expected at least one [[port]] with `name` and `device`");
+        source.problem(
+            0,
+            "port",
+            "there is no port: expected at least one [[port]] with `name` and `device`",
+        );
     }
     if let Some(s) = sections.get(MAX_PORTS) {
-        source.problem(s.at, &s.key, format!("expected at most {MAX_PORTS} ports, the most this DPDK can drive"));
+        source.problem(
+            s.at,
+            &s.key,
+            format!("expected at most {MAX_PORTS} ports, the most this DPDK can drive"),
+        );
     }
     let mut ports: Vec<Port> = Vec::new();
     for section in sections {
@@ -32,7 +40,9 @@ pub(super) fn read(sections: Vec<Section<'_>>, source: &Source<'_>, workers: &[W
             let Some(first) = &other.name else { continue };
             let first = format!("port \"{}\" (line {})", first.value, source.line(first.at));
             if same(&port.name, &other.name, str::to_owned) {
-                port.name.iter().for_each(|n| n.problem(source, format!("the name of {first} again: expected another")));
+                port.name
+                    .iter()
+                    .for_each(|n| n.problem(source, format!("the name of {first} again: expected another")));
             }
             if same(&port.device, &other.device, device_name) {
                 let message = format!("the device of {first} again: expected another device");
@@ -57,13 +67,19 @@ fn one(mut s: Section<'_>, source: &Source<'_>, workers: usize) -> Port {
     let spread = s.take("spread").map(|i| worker_list(&i, workers)).unwrap_or_default();
     let repeated = spread.iter().enumerate().find(|(i, w)| spread[..*i].iter().any(|o| o.value == w.value));
     if let Some((_, again)) = repeated {
-        again.problem(source, format!("worker {} is in the list twice: expected each worker once", again.value));
+        again.problem(
+            source,
+            format!("worker {} is in the list twice: expected each worker once", again.value),
+        );
     }
     if let (Some(queues), Some(list)) = (&queues, &queue_workers)
         && list.len() != usize::from(queues.value)
     {
         let n = list.len();
-        let what = format!("{} receive queues, but `workers` names {n}: expected one worker per queue", queues.value);
+        let what = format!(
+            "{} receive queues, but `workers` names {n}: expected one worker per queue",
+            queues.value
+        );
         queues.problem(source, what);
     }
     let descriptors = s.take("descriptors").map_or((1024, 1024), |i| descriptors(&i));
@@ -87,14 +103,15 @@ fn one(mut s: Section<'_>, source: &Source<'_>, workers: usize) -> Port {
     Port { spec, name, device }
 }
 
-const DEVICE: &str = "a PCI address such as 0000:01:00.0, or a virtual device such as net_af_packet0,iface=eth0";
+const DEVICE: &str =
+    "a PCI address such as 0000:01:00.0, or a virtual device such as net_af_packet0,iface=eth0";
 
 fn device(item: &Item<'_>) -> Option<At<String>> {
     let device = item.string(DEVICE)?;
     let id = device.value.split(',').next().unwrap_or_default();
-    let virtual_device = id.strip_prefix("net_").is_some_and(|rest| {
-        !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    });
+    let virtual_device = id
+        .strip_prefix("net_")
+        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'));
     if pci_address(id).is_none() && !virtual_device || device.value.chars().any(char::is_whitespace) {
         item.expected(DEVICE);
         return None;

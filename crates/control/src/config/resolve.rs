@@ -84,7 +84,9 @@ impl<'a> Network<'a> {
     fn one(&self, hop: &Hop, via: &mut Vec<IpNet>) -> Result<(), String> {
         let Some(gateway) = hop.gateway else { return Ok(()) };
         if self.is_own(gateway) {
-            return Err(format!("the gateway {gateway} is this router's own address: expected a neighbour's"));
+            return Err(format!(
+                "the gateway {gateway} is this router's own address: expected a neighbour's"
+            ));
         }
         if hop.interface.is_some() {
             return Ok(());
@@ -123,10 +125,14 @@ impl<'a> Network<'a> {
             return Err(format!("the gateway {gateway} leads back to itself: {way} → {prefix}"));
         }
         if via.len() >= MAX_DEPTH {
-            return Err(format!("the gateway {gateway} needs more than {MAX_DEPTH} static routes to be resolved"));
+            return Err(format!(
+                "the gateway {gateway} needs more than {MAX_DEPTH} static routes to be resolved"
+            ));
         }
         let Some(hops) = hops else {
-            return Err(format!("the gateway {gateway} is discarded by the route {prefix}: expected one that forwards"));
+            return Err(format!(
+                "the gateway {gateway} is discarded by the route {prefix}: expected one that forwards"
+            ));
         };
         via.push(*prefix);
         hops.iter().try_for_each(|hop| self.one(hop, via))?;

@@ -37,7 +37,9 @@ pub(super) fn read(
         out.reserve(table.routes.len());
         for (prefix, next_hop) in &table.routes {
             let family = usize::from(prefix.addr().is_ipv6());
-            let Some(action) = by_next_hop.get(*next_hop as usize).and_then(|a| a[family].clone()) else { continue };
+            let Some(action) = by_next_hop.get(*next_hop as usize).and_then(|a| a[family].clone()) else {
+                continue;
+            };
             let new = if several { taken.insert(*prefix) } else { !taken.contains(prefix) };
             if new {
                 out.push(RouteSpec { prefix: *prefix, action });
@@ -56,12 +58,15 @@ struct Spec {
 }
 
 fn one(mut s: Section<'_>, net: &Network<'_>) -> Option<Spec> {
-    let file = s.need("file", "the path of a route table").and_then(|i| i.string("the path of a route table"));
+    let file =
+        s.need("file", "the path of a route table").and_then(|i| i.string("the path of a route table"));
     let select = s.take("peer").map(|i| select(&i));
     let default = s.take("default").map(|i| target(&i, net));
     let mut ids = Vec::new();
     let mut addresses = BTreeMap::new();
-    let entries = s.take("next_hop").and_then(|i| i.section("a table from next hop to gateway, such as { 1 = \"10.0.0.1\" }"));
+    let entries = s
+        .take("next_hop")
+        .and_then(|i| i.section("a table from next hop to gateway, such as { 1 = \"10.0.0.1\" }"));
     let mut good = true;
     for (key, item) in entries.into_iter().flat_map(Section::entries) {
         match (target(&item, net), Key::parse(key.value)) {
@@ -71,7 +76,8 @@ fn one(mut s: Section<'_>, net: &Network<'_>) -> Option<Spec> {
             }
             (None, Some(_)) => good = false,
             (_, None) => {
-                let expected = "expected a next hop of the file: a number, a range such as \"1-32\", or an address";
+                let expected =
+                    "expected a next hop of the file: a number, a range such as \"1-32\", or an address";
                 key.problem(item.source, format!("found \"{}\": {expected}", key.value.escape_debug()));
                 good = false;
             }
@@ -136,11 +142,17 @@ fn table(spec: &Spec, source: &Source<'_>, open: Open<'_>) -> Option<Rib> {
     match rib::read(file, spec.select) {
         Ok(table) => {
             if table.duplicates > 0 {
-                let message = format!("{} further routes to prefixes it had before: the first of each counts", table.duplicates);
+                let message = format!(
+                    "{} further routes to prefixes it had before: the first of each counts",
+                    table.duplicates
+                );
                 spec.file.warning(source, message);
             }
             if table.skipped > 0 {
-                spec.file.warning(source, format!("{} prefixes without an entry to use were left out", table.skipped));
+                spec.file.warning(
+                    source,
+                    format!("{} prefixes without an entry to use were left out", table.skipped),
+                );
             }
             Some(table)
         }
@@ -218,7 +230,9 @@ impl Spec {
         };
         let target = match (mapped.or(self.default.as_ref()), next_hop) {
             (Some(target), _) => target.clone(),
-            (None, NextHop::Address(a)) => Target::Via(vec![Hop { gateway: Some(a), interface: None, weight: 1 }]),
+            (None, NextHop::Address(a)) => {
+                Target::Via(vec![Hop { gateway: Some(a), interface: None, weight: 1 }])
+            }
             (None, NextHop::Id(_)) => {
                 return Err("it stands for no gateway: expected an entry in `next_hop` or a `default`".into());
             }
@@ -231,7 +245,9 @@ impl Spec {
         match (of_family.is_empty(), v6) {
             (false, _) => Ok(Target::Via(of_family)),
             (true, false) => Ok(Target::Via(hops)),
-            (true, true) => Err("it stands for no IPv6 gateway, and IPv6 routes use it: expected one more".into()),
+            (true, true) => {
+                Err("it stands for no IPv6 gateway, and IPv6 routes use it: expected one more".into())
+            }
         }
     }
 }

@@ -38,11 +38,17 @@ pub(super) fn read<'a>(
         let Some((prefix, target)) = one(section, source, &net) else { continue };
         if let Some(first) = seen.insert(prefix.value, at) {
             let line = source.line(first);
-            prefix.problem(source, format!("{} again, after line {line}: expected each prefix once", prefix.value));
+            prefix.problem(
+                source,
+                format!("{} again, after line {line}: expected each prefix once", prefix.value),
+            );
             continue;
         }
         if net.is_connected(prefix.value) {
-            prefix.warning(source, format!("{} is a connected network, which counts before this route", prefix.value));
+            prefix.warning(
+                source,
+                format!("{} is a connected network, which counts before this route", prefix.value),
+            );
         }
         targets.push((prefix.value, target));
     }
@@ -102,7 +108,9 @@ fn one(mut s: Section<'_>, source: &Source<'_>, net: &Network<'_>) -> Option<(At
         }
         (None, Some(item)) => {
             let word = item.word(DISCARD);
-            word.and_then(|w| discard(w.value).map(|a| At { value: Target::Discard(a), key: w.key.clone(), at: w.at }))
+            word.and_then(|w| {
+                discard(w.value).map(|a| At { value: Target::Discard(a), key: w.key.clone(), at: w.at })
+            })
         }
     };
     s.finish();
@@ -193,9 +201,16 @@ fn hop(item: &Item<'_>, net: &Network<'_>) -> Option<Hop> {
         && !super::interfaces::is_link_local(g)
         && !net.on_link(g, &i.value)
     {
-        i.warning(item.source, format!("{g} is on no network of \"{}\": it is asked for on that link all the same", i.value));
+        i.warning(
+            item.source,
+            format!("{g} is on no network of \"{}\": it is asked for on that link all the same", i.value),
+        );
     }
-    valid.then(|| Hop { gateway, interface: interface.map(|i| i.value), weight: weight.map_or(1, |w| w.value) })
+    valid.then(|| Hop {
+        gateway,
+        interface: interface.map(|i| i.value),
+        weight: weight.map_or(1, |w| w.value),
+    })
 }
 
 fn gateway(item: &Item<'_>, what: &str) -> Option<IpAddr> {

@@ -24,12 +24,14 @@ pub(super) fn read(sections: Vec<Section<'_>>, source: &Source<'_>, host: &Host)
     for section in sections.into_iter().take(MAX_WORKERS) {
         let worker = one(section, source, host);
         if let Some(cpu) = &worker.cpu
-            && let Some((i, first)) = workers.iter().enumerate().find_map(|(i, w)| {
-                w.cpu.as_ref().filter(|c| c.value == cpu.value).map(|c| (i, c))
-            })
+            && let Some((i, first)) = workers
+                .iter()
+                .enumerate()
+                .find_map(|(i, w)| w.cpu.as_ref().filter(|c| c.value == cpu.value).map(|c| (i, c)))
         {
             let line = source.line(first.at);
-            let message = format!("CPU {} already runs worker {i} (line {line}): expected a CPU of its own", cpu.value);
+            let message =
+                format!("CPU {} already runs worker {i} (line {line}): expected a CPU of its own", cpu.value);
             cpu.problem(source, message);
         }
         workers.push(worker);
@@ -45,7 +47,10 @@ fn one(mut s: Section<'_>, source: &Source<'_>, host: &Host) -> Worker {
     let spin = s.take("idle").and_then(|i| i.word(&[("spin", true), ("sleep", false)]));
     let sleep = s.take("max_sleep_us").and_then(|i| i.number(1..=100_000, "microseconds"));
     if let (Some(At { value: true, .. }), Some(sleep)) = (&spin, &sleep) {
-        sleep.problem(source, "a worker with idle = \"spin\" never sleeps: expected idle = \"sleep\", or no `max_sleep_us`");
+        sleep.problem(
+            source,
+            "a worker with idle = \"spin\" never sleeps: expected idle = \"sleep\", or no `max_sleep_us`",
+        );
     }
     s.finish();
     let idle = match (spin, sleep) {
@@ -62,7 +67,10 @@ pub(super) fn check_cpu(cpu: &At<usize>, source: &Source<'_>, host: &Host) {
         && !cpus.contains(&cpu.value)
     {
         let list = ranges(cpus.iter().copied());
-        cpu.problem(source, format!("CPU {} is not there: expected one of the CPUs this process may use, {list}", cpu.value));
+        cpu.problem(
+            source,
+            format!("CPU {} is not there: expected one of the CPUs this process may use, {list}", cpu.value),
+        );
     }
 }
 

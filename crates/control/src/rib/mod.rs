@@ -206,7 +206,10 @@ impl Collector {
             return Ok(());
         }
         if self.rib.routes.len() >= MAX_ROUTES {
-            return Err(RibError::at(place, format!("more than {MAX_ROUTES} routes, the most one file may hold")));
+            return Err(RibError::at(
+                place,
+                format!("more than {MAX_ROUTES} routes, the most one file may hold"),
+            ));
         }
         let index = self.index_of(next_hop, place)?;
         self.rib.routes.push((prefix, index));
@@ -222,7 +225,8 @@ impl Collector {
         let index = match self.index.get(&next_hop) {
             Some(index) => *index,
             None if self.index.len() >= MAX_NEXT_HOPS => {
-                let what = format!("more than {MAX_NEXT_HOPS} distinct next hops, the most one file may hold");
+                let what =
+                    format!("more than {MAX_NEXT_HOPS} distinct next hops, the most one file may hold");
                 return Err(RibError::at(place, what));
             }
             None => {

@@ -51,7 +51,11 @@ pub(super) fn read(mut input: impl BufRead, select: Select) -> Result<Rib, RibEr
         let read = input.by_ref().take(u64::from(header.length)).read_to_end(&mut body);
         read.map_err(|error| RibError::Read { place, error })?;
         if body.len() < header.length as usize {
-            let what = format!("the file ends inside a record: expected {} bytes, found {}", header.length, body.len());
+            let what = format!(
+                "the file ends inside a record: expected {} bytes, found {}",
+                header.length,
+                body.len()
+            );
             return Err(RibError::at(place, what));
         }
         let mut cursor = Cursor { bytes: &body, offset: offset + HEADER_LENGTH };
@@ -69,7 +73,8 @@ pub(super) fn read(mut input: impl BufRead, select: Select) -> Result<Rib, RibEr
         };
         if let Some((family, add_path)) = layout {
             let Some(peers) = &peers else {
-                let what = "a RIB record before the peer index table: expected PEER_INDEX_TABLE (subtype 1) first";
+                let what =
+                    "a RIB record before the peer index table: expected PEER_INDEX_TABLE (subtype 1) first";
                 return Err(RibError::at(place, what));
             };
             let (prefix, next_hop) = rib_record(&mut cursor, family, add_path, peers, select)?;
@@ -144,7 +149,8 @@ fn peer_index_table(c: &mut Cursor<'_>) -> Result<Vec<IpAddr>, RibError> {
         let kind = c.u8("a peer's type")?;
         c.u32("a peer's BGP identifier")?;
         // Bit 0: IPv6 address; bit 1: four-byte AS number.
-        let address = if kind & 1 == 0 { c.v4("a peer's address")?.into() } else { c.v6("a peer's address")?.into() };
+        let address =
+            if kind & 1 == 0 { c.v4("a peer's address")?.into() } else { c.v6("a peer's address")?.into() };
         c.take(if kind & 2 == 0 { 2 } else { 4 }, "a peer's AS number")?;
         peers.push(address);
     }
@@ -203,7 +209,8 @@ fn prefix(c: &mut Cursor<'_>, family: Family) -> Result<IpNet, RibError> {
         }
         Family::V6 => Ipv6Net::new(Ipv6Addr::from(octets), bits).map(IpNet::V6),
     };
-    net.map(|n| n.trunc()).map_err(|_| RibError::at(place, format!("prefix length {bits}: expected at most {most}")))
+    net.map(|n| n.trunc())
+        .map_err(|_| RibError::at(place, format!("prefix length {bits}: expected at most {most}")))
 }
 
 /// The next hop among the path attributes; `None` where there is none for this family.
@@ -240,7 +247,10 @@ fn mp_next_hop(v: &mut Cursor<'_>) -> Result<IpAddr, RibError> {
         4 => Ok(v.v4("the next hop")?.into()),
         // 32: the global address, then the link-local one (RFC 2545 section 3).
         16 | 32 => Ok(v.v6("the next hop")?.into()),
-        n => Err(RibError::at(place, format!("a next hop of {n} bytes in MP_REACH_NLRI: expected 4, 16 or 32"))),
+        n => Err(RibError::at(
+            place,
+            format!("a next hop of {n} bytes in MP_REACH_NLRI: expected 4, 16 or 32"),
+        )),
     }
 }
 

@@ -29,25 +29,49 @@ fn text_takes_ids_and_addresses_comments_and_any_white_space() {
 #[test]
 fn text_errors_name_the_line_what_was_found_and_what_was_expected() {
     let cases = [
-        ("10.0.0.0/8", "line 1: found only `10.0.0.0/8`: expected `prefix nexthop`, and there is no next hop"),
+        (
+            "10.0.0.0/8",
+            "line 1: found only `10.0.0.0/8`: expected `prefix nexthop`, and there is no next hop",
+        ),
         ("\n10.0.0.1/8 1", "line 2: 10.0.0.1/8 has host bits set: expected 10.0.0.0/8"),
         ("2001:db8::1/32 1", "line 1: 2001:db8::1/32 has host bits set: expected 2001:db8::/32"),
-        ("10.0.0.0 1", "line 1: found `10.0.0.0`: expected a prefix such as 198.51.100.0/24 or 2001:db8::/32"),
-        ("010.0.0.0/8 1", "line 1: found `010.0.0.0/8`: expected a prefix such as 198.51.100.0/24 or 2001:db8::/32"),
+        (
+            "10.0.0.0 1",
+            "line 1: found `10.0.0.0`: expected a prefix such as 198.51.100.0/24 or 2001:db8::/32",
+        ),
+        (
+            "010.0.0.0/8 1",
+            "line 1: found `010.0.0.0/8`: expected a prefix such as 198.51.100.0/24 or 2001:db8::/32",
+        ),
         ("10.0.0.0/33 1", "line 1: found `10.0.0.0/33`: expected a prefix length from 0 to 32"),
         ("2001:db8::/129 1", "line 1: found `2001:db8::/129`: expected a prefix length from 0 to 128"),
-        ("10.0.0.0/8 one", "line 1: found `one`: expected a next hop, a number from 0 to 4294967295 or an address"),
+        (
+            "10.0.0.0/8 one",
+            "line 1: found `one`: expected a next hop, a number from 0 to 4294967295 or an address",
+        ),
         ("10.0.0.0/8 1 2", "line 1: found `2` after the next hop: expected the end of the line"),
-        ("10.0.0.0/8 4294967296", "line 1: found `4294967296`: expected a next hop, a number from 0 to 4294967295 or an address"),
-        ("\u{1}\u{ff} 1", "line 1: found `\\x01\\xc3\\xbf`: expected a prefix such as 198.51.100.0/24 or 2001:db8::/32"),
-        ("# nothing\n", "the file holds no route: expected lines of `prefix nexthop`, or MRT TABLE_DUMP_V2 records"),
+        (
+            "10.0.0.0/8 4294967296",
+            "line 1: found `4294967296`: expected a next hop, a number from 0 to 4294967295 or an address",
+        ),
+        (
+            "\u{1}\u{ff} 1",
+            "line 1: found `\\x01\\xc3\\xbf`: expected a prefix such as 198.51.100.0/24 or 2001:db8::/32",
+        ),
+        (
+            "# nothing\n",
+            "the file holds no route: expected lines of `prefix nexthop`, or MRT TABLE_DUMP_V2 records",
+        ),
     ];
     for (text, message) in cases {
         assert_eq!(fails(text), [message], "{text}");
     }
     assert_eq!(fails("x 1\n10.0.0.0/8 1\ny 1\n").len(), 2, "all errors at once");
     assert_eq!(fails("x 1\n".repeat(100)).len(), MAX_ERRORS);
-    assert_eq!(fails(vec![b'1'; 5000]), ["line 1: the line is over 1,023 bytes long: expected `prefix nexthop`"]);
+    assert_eq!(
+        fails(vec![b'1'; 5000]),
+        ["line 1: the line is over 1,023 bytes long: expected `prefix nexthop`"]
+    );
 }
 
 #[test]
@@ -189,15 +213,36 @@ fn mrt_errors_name_the_offset_what_was_found_and_what_was_expected() {
     use encode::*;
     let first = peers().len();
     let cases: Vec<(Vec<u8>, String)> = vec![
-        (record(16, 4, &[0; 20]), "byte 0: found an MRT record of type 16: expected 13 (TABLE_DUMP_V2)".into()),
+        (
+            record(16, 4, &[0; 20]),
+            "byte 0: found an MRT record of type 16: expected 13 (TABLE_DUMP_V2)".into(),
+        ),
         (rib(2, &[8, 10], &[]), "byte 0: a RIB record before the peer index table".into()),
-        ([peers(), rib(2, &[33, 1, 2, 3, 4, 5], &[])].concat(), format!("byte {}: prefix length 33: expected at most 32", first + 16)),
-        ([peers(), record(13, 2, &[0, 0, 0, 1, 24, 10])].concat(), format!("byte {}: the prefix is cut off: expected 3 bytes, found 1", first + 17)),
-        ([peers(), rib(2, &[8, 10], &[entry(0, None, &[0x40, 3, 200, 1])])].concat(), "an attribute is cut off: expected 200 bytes, found 1".into()),
-        ([peers(), rib(4, &[8, 0x20], &[entry(0, None, &[0x80, 14, 2, 5, 1])])].concat(), "a next hop of 5 bytes in MP_REACH_NLRI: expected 4, 16 or 32".into()),
+        (
+            [peers(), rib(2, &[33, 1, 2, 3, 4, 5], &[])].concat(),
+            format!("byte {}: prefix length 33: expected at most 32", first + 16),
+        ),
+        (
+            [peers(), record(13, 2, &[0, 0, 0, 1, 24, 10])].concat(),
+            format!("byte {}: the prefix is cut off: expected 3 bytes, found 1", first + 17),
+        ),
+        (
+            [peers(), rib(2, &[8, 10], &[entry(0, None, &[0x40, 3, 200, 1])])].concat(),
+            "an attribute is cut off: expected 200 bytes, found 1".into(),
+        ),
+        (
+            [peers(), rib(4, &[8, 0x20], &[entry(0, None, &[0x80, 14, 2, 5, 1])])].concat(),
+            "a next hop of 5 bytes in MP_REACH_NLRI: expected 4, 16 or 32".into(),
+        ),
         // A record that claims far more than there is.
-        ([0u8, 0, 0, 0, 0, 13, 0, 2, 0x01, 0xff, 0xff, 0xff, 1, 2].to_vec(), "byte 0: the file ends inside a record: expected 33554431 bytes, found 2".into()),
-        ([0u8, 0, 0, 0, 0, 13, 0, 2, 0xff, 0xff, 0xff, 0xff].to_vec(), "byte 0: the record claims 4294967295 bytes".into()),
+        (
+            [0u8, 0, 0, 0, 0, 13, 0, 2, 0x01, 0xff, 0xff, 0xff, 1, 2].to_vec(),
+            "byte 0: the file ends inside a record: expected 33554431 bytes, found 2".into(),
+        ),
+        (
+            [0u8, 0, 0, 0, 0, 13, 0, 2, 0xff, 0xff, 0xff, 0xff].to_vec(),
+            "byte 0: the record claims 4294967295 bytes".into(),
+        ),
         (peers()[..7].to_vec(), "byte 6: the record's subtype is cut off: expected 2 bytes, found 1".into()),
     ];
     for (data, message) in cases {

@@ -60,7 +60,10 @@ fn line(bytes: &[u8]) -> Result<Option<(IpNet, NextHop)>, String> {
     let Some(first) = words.next() else { return Ok(None) };
     let prefix = prefix(first)?;
     let Some(second) = words.next() else {
-        return Err(format!("found only {}: expected `prefix nexthop`, and there is no next hop", quote(first)));
+        return Err(format!(
+            "found only {}: expected `prefix nexthop`, and there is no next hop",
+            quote(first)
+        ));
     };
     let next_hop = next_hop(second)?;
     match words.next() {
@@ -70,7 +73,8 @@ fn line(bytes: &[u8]) -> Result<Option<(IpNet, NextHop)>, String> {
 }
 
 fn prefix(word: &[u8]) -> Result<IpNet, String> {
-    let wrong = || format!("found {}: expected a prefix such as 198.51.100.0/24 or 2001:db8::/32", quote(word));
+    let wrong =
+        || format!("found {}: expected a prefix such as 198.51.100.0/24 or 2001:db8::/32", quote(word));
     let slash = word.iter().position(|b| *b == b'/').ok_or_else(wrong)?;
     let length = decimal(&word[slash + 1..]).and_then(|n| u8::try_from(n).ok());
     let address = &word[..slash];

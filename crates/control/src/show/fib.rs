@@ -17,8 +17,10 @@ pub struct Fibs {
 pub struct Fib {
     /// `ipv4` or `ipv6`.
     pub family: String,
-    /// Routes.
+    /// Prefixes in the table.
     pub routes: u64,
+    /// Routes by who contributed them; several may stand by for one prefix.
+    pub sources: Vec<SourceCount>,
     /// Bytes that lookups touch.
     pub lookup_bytes: u64,
     /// Bytes that only updates need.
@@ -27,9 +29,18 @@ pub struct Fib {
     pub retired_bytes: u64,
 }
 
+/// Routes of one source.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SourceCount {
+    /// `local`, `connected`, `static`, `learned` or `neighbor`.
+    pub source: String,
+    /// Its routes.
+    pub routes: u64,
+}
+
 impl Text for Fibs {
     fn text(&self) -> String {
-        let mut t = Table::new(&["<table", "routes", "lookup", "control", "retired"]);
+        let mut t = Table::new(&["<table", "routes", "lookup", "control", "retired", "<sources"]);
         for f in &self.fibs {
             t.row([
                 f.family.clone(),
@@ -37,6 +48,11 @@ impl Text for Fibs {
                 bytes(f.lookup_bytes),
                 bytes(f.control_bytes),
                 bytes(f.retired_bytes),
+                f.sources
+                    .iter()
+                    .map(|s| format!("{} {}", s.source, thousands(s.routes)))
+                    .collect::<Vec<_>>()
+                    .join(", "),
             ]);
         }
         t.finish("there is no forwarding table")

@@ -72,8 +72,20 @@ pub struct Traffic {
 impl Text for Ports {
     fn text(&self) -> String {
         let mut t = Table::new(&[
-            "<port", "<link", "speed", "mtu", "rx packets", "rx pps", "rx bit/s L1", "tx packets", "tx pps", "tx bit/s L1",
-            "missed", "errors", "dropped", "<device",
+            "<port",
+            "<link",
+            "speed",
+            "mtu",
+            "rx packets",
+            "rx pps",
+            "rx bit/s L1",
+            "tx packets",
+            "tx pps",
+            "tx bit/s L1",
+            "missed",
+            "errors",
+            "dropped",
+            "<device",
         ]);
         for p in &self.ports {
             t.row([

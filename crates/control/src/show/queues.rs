@@ -83,6 +83,9 @@ impl Text for QueueMoved {
         }
         let (port, queue) = (&self.port, self.queue);
         let gap = microseconds(self.gap_ns);
-        format!("queue {queue} of {port} moved from worker {} to worker {}, paused for {gap} µs\n", self.from, self.to)
+        format!(
+            "queue {queue} of {port} moved from worker {} to worker {}, paused for {gap} µs\n",
+            self.from, self.to
+        )
     }
 }

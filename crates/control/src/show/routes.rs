@@ -6,9 +6,9 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::Text;
-use super::text::{Table, or_dash, thousands};
+use super::text::{Table, or_dash};
 
-/// Most routes in one answer.
+/// Most prefixes in one answer: looking them up holds up the router's control logic for a few milliseconds.
 pub const MAX_PAGE: usize = 10_000;
 
 /// Which routes to show. All conditions must hold.
@@ -16,37 +16,38 @@ pub const MAX_PAGE: usize = 10_000;
 #[serde(deny_unknown_fields)]
 pub struct RouteQuery {
     /// Exactly this prefix; with `longer`, also the more specific ones inside it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub prefix: Option<IpNet>,
     /// Also what is inside `prefix`.
     #[serde(default)]
     pub longer: bool,
-    /// Only the route that forwards packets to this address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub longest: Option<IpAddr>,
-    /// Only routes with this gateway.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub via: Option<IpAddr>,
-    /// Only routes of this source: `connected`, `static`, …
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<String>,
-    /// Leave out so many matching routes.
+    /// Only the route that packets to this address take.
     #[serde(default)]
-    pub offset: usize,
-    /// Show at most so many, at most 10,000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest: Option<IpAddr>,
+    /// Only routes with this gateway, as configured or as resolved.
+    #[serde(default)]
+    pub via: Option<IpAddr>,
+    /// Only routes that leave by the interface of this name.
+    #[serde(default)]
+    pub interface: Option<String>,
+    /// Only routes of this source: `local`, `connected`, `static`, `learned`, `neighbor`.
+    #[serde(default)]
+    pub source: Option<String>,
+    /// Only what follows this prefix: the last one of the page before.
+    #[serde(default)]
+    pub after: Option<IpNet>,
+    /// At most so many prefixes, 1 to 10,000.
+    #[serde(default)]
     pub limit: Option<usize>,
 }
 
 /// A page of routes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Routes {
-    /// IPv4 before IPv6, by address and length.
+    /// IPv4 before IPv6, by address and length; the routes of one prefix by preference.
     pub routes: Vec<Route>,
-    /// How many routes match in all.
-    pub matching: usize,
-    /// Offset of the next page; absent on the last one.
-    pub next: Option<usize>,
+    /// What `after` must be for the next page; absent on the last one.
+    pub next: Option<IpNet>,
 }
 
 /// A route.
@@ -54,11 +55,15 @@ pub struct Routes {
 pub struct Route {
     /// Destination.
     pub prefix: IpNet,
-    /// Where it comes from: `connected`, `static`, …
+    /// Who contributed it.
     pub source: String,
-    /// `forward`, `local`, `blackhole`, `prohibit` or `unreachable`.
+    /// Whether it is the one that forwards; others for the same prefix stand by.
+    pub best: bool,
+    /// `forward`, `local`, `connected`, `neighbor`, `blackhole`, `prohibit` or `unreachable`.
     pub action: String,
-    /// Where packets go: by flow hash and weight along one of these.
+    /// Gateways as configured.
+    pub via: Vec<Path>,
+    /// Where packets go at the moment, by flow hash and weight. Empty while no gateway can be used.
     pub paths: Vec<Path>,
 }
 
@@ -67,28 +72,15 @@ pub struct Route {
 pub struct Path {
     /// The gateway; absent where the destination is on the link.
     pub gateway: Option<IpAddr>,
-    /// The interface.
+    /// The interface; absent where it follows from the gateway.
     pub interface: Option<String>,
     /// Relative share.
     pub weight: u16,
-}
-
-/// Picks a page while routes pass by in order.
-#[derive(Debug)]
-pub struct Picker<'q> {
-    query: &'q RouteQuery,
-    limit: usize,
-    out: Routes,
-    longest: Option<Route>,
+    /// State of the neighbour, for paths packets take.
+    pub state: Option<String>,
 }
 
 impl RouteQuery {
-    /// What begins to pick.
-    pub fn picker(&self) -> Picker<'_> {
-        let limit = self.limit.unwrap_or(1000).min(MAX_PAGE);
-        Picker { query: self, limit, out: Routes::default(), longest: None }
-    }
-
     /// The request that asks for it.
     pub fn to_path(&self) -> String {
         let mut parts = Vec::new();
@@ -97,73 +89,40 @@ impl RouteQuery {
         add("longer", self.longer.then(|| "true".into()));
         add("longest", self.longest.map(|a| a.to_string()));
         add("via", self.via.map(|a| a.to_string()));
-        // The only value a user chooses freely: what is no word cannot match anyway.
-        add("source", self.source.as_ref().map(|s| s.chars().filter(char::is_ascii_alphanumeric).collect()));
-        add("offset", Some(self.offset.to_string()));
+        add("interface", self.interface.as_deref().map(escape));
+        add("source", self.source.as_deref().map(escape));
+        add("after", self.after.map(|p| p.to_string()));
         add("limit", self.limit.map(|l| l.to_string()));
         format!("/v1/routes?{}", parts.join("&"))
     }
-
-    fn matches(&self, prefix: IpNet, route: &dyn Fn() -> Route) -> bool {
-        let covered = match self.prefix {
-            Some(p) if self.longer => p.contains(&prefix),
-            Some(p) => p == prefix,
-            None => true,
-        };
-        if !covered || self.longest.is_some_and(|a| !prefix.contains(&a)) {
-            return false;
-        }
-        if self.via.is_none() && self.source.is_none() {
-            return true;
-        }
-        let route = route();
-        self.via.is_none_or(|v| route.paths.iter().any(|p| p.gateway == Some(v)))
-            && self.source.as_ref().is_none_or(|s| *s == route.source)
-    }
 }
 
-impl Picker<'_> {
-    /// Looks at a route; `make` is called only where the route is needed.
-    pub fn see(&mut self, prefix: IpNet, make: &dyn Fn() -> Route) {
-        if !self.query.matches(prefix, make) {
-            return;
-        }
-        if self.query.longest.is_some() {
-            if self.longest.as_ref().is_none_or(|l| l.prefix.prefix_len() <= prefix.prefix_len()) {
-                self.longest = Some(make());
-            }
-            return;
-        }
-        let wanted = self.out.matching >= self.query.offset && self.out.routes.len() < self.limit;
-        self.out.matching += 1;
-        if wanted {
-            self.out.routes.push(make());
-        }
-    }
-
-    /// The page.
-    pub fn finish(mut self) -> Routes {
-        if let Some(route) = self.longest {
-            self.out.matching = 1;
-            self.out.routes.push(route);
-            return self.out;
-        }
-        let end = self.query.offset + self.out.routes.len();
-        self.out.next = (end < self.out.matching && !self.out.routes.is_empty()).then_some(end);
-        self.out
-    }
+/// A word that users choose, as a query may hold it (RFC 3986 section 2.1).
+fn escape(text: &str) -> String {
+    let one = |b: u8| match b {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(b).to_string(),
+        _ => format!("%{b:02X}"),
+    };
+    text.bytes().map(one).collect()
 }
 
 impl Text for Routes {
     fn text(&self) -> String {
-        let mut t = Table::new(&["<prefix", "<source", "<action", "<gateway", "<interface", "weight"]);
+        let mut t =
+            Table::new(&["<prefix", "<source", "<action", "<gateway", "<interface", "weight", "<neighbour"]);
         for r in &self.routes {
-            let mut head = [r.prefix.to_string(), r.source.clone(), r.action.clone()];
-            if r.paths.is_empty() {
-                t.row(head.clone().into_iter().chain(["-".into(), "-".into(), "-".into()]));
+            let standby = if r.best { "" } else { " (standby)" };
+            let mut head = [r.prefix.to_string(), format!("{}{standby}", r.source), r.action.clone()];
+            let (shown, state) = match r.paths.is_empty() {
+                true => (&r.via, Some("unusable")),
+                false => (&r.paths, None),
+            };
+            if shown.is_empty() {
+                t.row(head.clone());
             }
-            for p in &r.paths {
-                let cells = [or_dash(p.gateway), or_dash(p.interface.as_ref()), p.weight.to_string()];
+            for p in shown {
+                let state = state.or(p.state.as_deref()).unwrap_or_default().to_owned();
+                let cells = [or_dash(p.gateway), or_dash(p.interface.as_ref()), p.weight.to_string(), state];
                 t.row(head.clone().into_iter().chain(cells));
                 // Further paths stand below the first one.
                 head = Default::default();
@@ -171,9 +130,18 @@ impl Text for Routes {
         }
         let mut out = t.finish("no route matches");
         if let Some(next) = self.next {
-            let (shown, all) = (thousands(self.routes.len() as u64), thousands(self.matching as u64));
-            out += &format!("{shown} of {all} routes; go on with --offset {next}\n");
+            out += &format!("more routes follow: --after {next}, or --all\n");
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_escaped() {
+        assert_eq!(escape("core.100&x=é"), "core.100%26x%3D%C3%A9");
     }
 }

@@ -25,7 +25,9 @@ impl Table {
         if self.rows.len() < 2 {
             return format!("{none}\n");
         }
-        let width = |c: usize| self.rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or(0);
+        let width = |c: usize| {
+            self.rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or(0)
+        };
         let widths: Vec<usize> = (0..self.left.len()).map(width).collect();
         let mut out = String::new();
         for row in &self.rows {
@@ -33,7 +35,11 @@ impl Table {
             for (i, cell) in row.iter().enumerate() {
                 let gap = if i == 0 { "" } else { "  " };
                 let (width, left) = (widths.get(i).copied().unwrap_or(0), self.left.get(i) == Some(&true));
-                let _ = if left { write!(line, "{gap}{cell:<width$}") } else { write!(line, "{gap}{cell:>width$}") };
+                let _ = if left {
+                    write!(line, "{gap}{cell:<width$}")
+                } else {
+                    write!(line, "{gap}{cell:>width$}")
+                };
             }
             out.push_str(line.trim_end());
             out.push('\n');
@@ -98,7 +104,10 @@ mod tests {
     #[test]
     fn numbers_read_well() {
         assert_eq!([0, 999, 1000, 12_345_678].map(thousands), ["0", "999", "1,000", "12,345,678"]);
-        assert_eq!([None, Some(12.4), Some(14_880_952.0), Some(1e10)].map(rate), ["-", "12", "14.88 M", "10.00 G"]);
+        assert_eq!(
+            [None, Some(12.4), Some(14_880_952.0), Some(1e10)].map(rate),
+            ["-", "12", "14.88 M", "10.00 G"]
+        );
         assert_eq!([5, 1_900_000, 2_400_000_000].map(bytes), ["5 B", "1.9 MB", "2.4 GB"]);
         assert_eq!(microseconds(1_234_567), "1,234.5");
     }

@@ -67,7 +67,8 @@ impl Text for Trace {
             let node = p.hops.iter().map(|h| h.node.chars().count()).max().unwrap_or(0);
             for h in &p.hops {
                 let exit = if h.exit == h.to { h.exit.clone() } else { format!("{} → {}", h.exit, h.to) };
-                let line = format!("  {:>8} µs  {:<node$}  {exit}  {}", microseconds(h.after_ns), h.node, h.text);
+                let line =
+                    format!("  {:>8} µs  {:<node$}  {exit}  {}", microseconds(h.after_ns), h.node, h.text);
                 out += line.trim_end();
                 out.push('\n');
             }

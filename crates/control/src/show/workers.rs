@@ -42,7 +42,15 @@ pub struct Worker {
 impl Text for Workers {
     fn text(&self) -> String {
         let mut t = Table::new(&[
-            "worker", "cpu", "busy", "busy ever", "packets", "pps", "handed over", "cycles/packet", "longest loop µs",
+            "worker",
+            "cpu",
+            "busy",
+            "busy ever",
+            "packets",
+            "pps",
+            "handed over",
+            "cycles/packet",
+            "longest loop µs",
             "<queues",
         ]);
         for w in &self.workers {

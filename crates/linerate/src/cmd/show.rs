@@ -81,11 +81,15 @@ struct RoutesArgs {
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
 
-    /// Leave out so many matching routes
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    offset: usize,
+    /// Only routes that leave by this interface
+    #[arg(long, value_name = "INTERFACE")]
+    interface: Option<String>,
 
-    /// Print at most so many routes
+    /// Only what follows this prefix
+    #[arg(long, value_name = "PREFIX", value_parser = prefix)]
+    after: Option<IpNet>,
+
+    /// Print the routes of at most so many prefixes
     #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "all")]
     limit: usize,
 
@@ -116,7 +120,11 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
 }
 
 impl ShowArgs {
-    fn view<M: Text + Serialize + DeserializeOwned>(&self, client: &Client, path: &str) -> Result<(), Failure> {
+    fn view<M: Text + Serialize + DeserializeOwned>(
+        &self,
+        client: &Client,
+        path: &str,
+    ) -> Result<(), Failure> {
         self.show(|| Ok(client.get::<M>(path)?))
     }
 
@@ -136,21 +144,24 @@ impl RoutesArgs {
             longer: self.longer,
             longest: self.longest,
             via: self.via,
+            interface: self.interface.clone(),
             source: self.source.clone(),
-            offset: self.offset,
-            limit: Some(if self.all { MAX_PAGE } else { self.limit.min(MAX_PAGE) }),
+            after: self.after,
+            limit: Some(1),
         };
-        let mut found: show::Routes = client.get(&query.to_path())?;
-        while let Some(next) = found.next {
-            let missing = self.limit.saturating_sub(found.routes.len());
-            if !self.all && missing == 0 {
-                break;
-            }
-            query.offset = next;
-            query.limit = Some(if self.all { MAX_PAGE } else { missing.min(MAX_PAGE) });
+        let mut found = show::Routes::default();
+        let mut missing = if self.all { usize::MAX } else { self.limit };
+        while missing > 0 {
+            let page = missing.min(MAX_PAGE);
+            query.limit = Some(page);
             let more: show::Routes = client.get(&query.to_path())?;
             found.routes.extend(more.routes);
-            (found.matching, found.next) = (more.matching, more.next);
+            found.next = more.next;
+            if more.next.is_none() {
+                break;
+            }
+            query.after = more.next;
+            missing -= page;
         }
         Ok(found)
     }

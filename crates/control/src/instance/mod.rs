@@ -1,8 +1,7 @@
 //! The engine's instance as the API sees it.
 
-use std::ops::ControlFlow;
+mod router;
 
-use ipnet::IpNet;
 use linerate_engine::desired::{Desired, InterfaceSpec};
 use linerate_engine::instance::{Instance, Product, StartError, StopError};
 use linerate_engine::workers::MoveError;
@@ -14,7 +13,7 @@ use crate::dataplane::{Dataplane, Moved, PortView, QueueView, Refused, WorkerVie
 use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
 use crate::show::neighbors::Neighbor;
-use crate::show::routes::Route;
+use crate::show::routes::{RouteQuery, Routes};
 
 /// A running router.
 pub struct Running {
@@ -25,8 +24,7 @@ pub struct Running {
 impl Running {
     /// Starts a router and returns when packets flow.
     pub fn start(desired: &Desired) -> Result<Self, StartError> {
-        let ports = desired.ports.len() as PortId;
-        let instance = Instance::start(desired, Product::Io { to: (0..ports).map(|p| (p + 1) % ports).collect() })?;
+        let instance = Instance::start(desired, Product::Router)?;
         Ok(Running { instance, interfaces: desired.interfaces.clone() })
     }
 
@@ -107,14 +105,18 @@ impl Dataplane for Running {
     }
 
     fn neighbors(&self) -> Vec<Neighbor> {
-        Vec::new()
+        self.instance.with_router(|router, _| router::neighbors(router)).unwrap_or_default()
     }
 
     fn fibs(&self) -> Vec<Fib> {
-        Vec::new()
+        self.instance.with_router(|router, _| router::fibs(router)).unwrap_or_default()
     }
 
-    fn visit_routes(&self, _visit: &mut dyn FnMut(IpNet, &dyn Fn() -> Route) -> ControlFlow<()>) {}
+    fn routes(&self, query: &RouteQuery) -> Result<Routes, Refused> {
+        self.instance
+            .with_router(|router, _| router::routes(router, query))
+            .unwrap_or_else(|| Ok(Routes::default()))
+    }
 
     fn move_queue(&self, port: PortId, queue: u16, worker: usize) -> Result<Moved, Refused> {
         let moved = self.instance.move_queue(port, queue, worker)?;

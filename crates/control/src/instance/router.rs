@@ -1,0 +1,132 @@
+//! The router's own views as messages of the API: indices become names.
+
+use ipnet::IpNet;
+use linerate_pipeline::IfIndex;
+use linerate_router::model::{RouteAction, Source};
+use linerate_router::show::{ActionView, FamilyStats, PathView, RouteFilter, RouteView};
+use linerate_router::{Path as Hop, Router};
+use linerate_tables::fib::Fib as Table;
+
+use crate::api::mac;
+use crate::dataplane::Refused;
+use crate::show::fib::{Fib, SourceCount};
+use crate::show::neighbors::Neighbor;
+use crate::show::routes::{MAX_PAGE, Path, Route, RouteQuery, Routes};
+
+/// A page of routes.
+pub(super) fn routes<F4: Table<u32>, F6: Table<u128>>(
+    router: &Router<F4, F6>,
+    query: &RouteQuery,
+) -> Result<Routes, Refused> {
+    let exact = query.prefix.filter(|_| !query.longer);
+    let limit = if exact.is_some() { 1 } else { query.limit.unwrap_or(MAX_PAGE).min(MAX_PAGE) };
+    let filter = RouteFilter {
+        within: query.prefix,
+        longest_match: query.longest,
+        source: query.source.as_deref().map(source).transpose()?,
+        gateway: query.via,
+        interface: query.interface.as_deref().map(|name| interface(router, name)).transpose()?,
+        after: query.after,
+        limit,
+        ..RouteFilter::default()
+    };
+    let mut views = router.routes(&filter);
+    if let Some(exact) = exact {
+        views.retain(|v| v.prefix == exact);
+    }
+    let prefixes = views.chunk_by(|a, b| a.prefix == b.prefix).count();
+    let more = exact.is_none() && query.longest.is_none() && prefixes == limit;
+    let next: Option<IpNet> = views.last().filter(|_| more).map(|v| v.prefix);
+    Ok(Routes { next, routes: views.into_iter().map(|v| route(router, v)).collect() })
+}
+
+/// All neighbours.
+pub(super) fn neighbors<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>) -> Vec<Neighbor> {
+    let view = |n: linerate_router::show::NeighborView| Neighbor {
+        interface: name(router, n.interface),
+        address: n.address,
+        mac: n.mac.map(mac),
+        state: n.state.name().into(),
+    };
+    router.neighbors().map(view).collect()
+}
+
+/// Both forwarding tables.
+pub(super) fn fibs<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>) -> Vec<Fib> {
+    let stats = router.stats();
+    let fib = |family: &str, s: FamilyStats| Fib {
+        family: family.into(),
+        routes: s.fib_routes as u64,
+        sources: Source::ALL
+            .iter()
+            .zip(s.routes)
+            .filter(|(_, n)| *n > 0)
+            .map(|(source, n)| SourceCount { source: source.name().into(), routes: n as u64 })
+            .collect(),
+        lookup_bytes: s.fib.lookup as u64,
+        control_bytes: s.fib.control as u64,
+        retired_bytes: s.fib.retired as u64,
+    };
+    vec![fib("ipv4", stats.ip4), fib("ipv6", stats.ip6)]
+}
+
+fn source(name: &str) -> Result<Source, Refused> {
+    Source::ALL.into_iter().find(|s| s.name() == name).ok_or_else(|| {
+        let names = Source::ALL.map(Source::name).join(", ");
+        Refused(format!("there is no source `{}`: expected one of {names}", name.escape_debug()))
+    })
+}
+
+fn interface<F4: Table<u32>, F6: Table<u128>>(
+    router: &Router<F4, F6>,
+    wanted: &str,
+) -> Result<IfIndex, Refused> {
+    let found = router.interfaces().iter().find(|(_, i)| &*i.name == wanted).map(|(index, _)| index);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = router.interfaces().iter().map(|(_, i)| &*i.name).collect();
+        let names = names.join(", ");
+        Refused(format!("there is no interface `{}`: expected one of {names}", wanted.escape_debug()))
+    })
+}
+
+fn name<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, index: IfIndex) -> String {
+    let found = router.interfaces().iter().find(|(i, _)| *i == index);
+    found.map_or_else(|| index.to_string(), |(_, i)| i.name.to_string())
+}
+
+fn route<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, view: RouteView) -> Route {
+    let (action, via) = match &view.action {
+        ActionView::Local => ("local", Vec::new()),
+        ActionView::Connected(_) => ("connected", Vec::new()),
+        ActionView::Neighbor(_) => ("neighbor", Vec::new()),
+        ActionView::Route(action) => match &**action {
+            RouteAction::Forward(hops) => ("forward", hops.iter().map(|h| configured(router, h)).collect()),
+            RouteAction::Blackhole => ("blackhole", Vec::new()),
+            RouteAction::Prohibit => ("prohibit", Vec::new()),
+            RouteAction::Unreachable => ("unreachable", Vec::new()),
+        },
+    };
+    let taken = |p: &PathView| Path {
+        gateway: p.neighbor,
+        interface: p.interface.map(|i| name(router, i)),
+        weight: p.weight,
+        state: p.state.map(|s| s.name().into()),
+    };
+    Route {
+        prefix: view.prefix,
+        source: view.source.name().into(),
+        best: view.best,
+        action: action.into(),
+        via,
+        paths: view.paths.iter().map(taken).collect(),
+    }
+}
+
+fn configured<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, hop: &Hop) -> Path {
+    Path {
+        gateway: hop.gateway,
+        interface: hop.interface.map(|i| name(router, i)),
+        weight: hop.weight,
+        state: None,
+    }
+}
