@@ -1,32 +1,48 @@
-//! The binary.
+//! The `linerate` command: one module per subcommand below [`cmd`]; what they have in common is in [`client`] and [`exit`].
+
+#![forbid(unsafe_code)]
 
 mod bench;
+mod client;
+mod cmd;
+mod exit;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// A carrier-class software data plane.
-#[derive(Parser)]
-#[command(version)]
+/// A carrier-class software data plane: router and tester on DPDK.
+#[derive(Parser, Debug)]
+#[command(name = "linerate", version, max_term_width = 110, after_help = exit::HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Subcommand)]
+#[derive(Subcommand, Debug)]
 enum Command {
-    /// Micro-benchmarks of linerate's own structures
+    /// Check a configuration without touching a device
+    Check(cmd::check::CheckArgs),
+    /// Run the data plane in the foreground until SIGTERM or SIGINT
+    Run(cmd::run::RunArgs),
+    /// Look at a running instance
+    Show(cmd::show::ShowArgs),
+    /// Follow a few packets of a running instance through its graph
+    Trace(cmd::trace::TraceArgs),
+    /// Change receive queues of a running instance
+    Queue(cmd::queue::QueueArgs),
+    /// Micro-benchmarks of linerate's own structures, next to their peers
     #[command(subcommand)]
-    Bench(Bench),
+    Bench(bench::Bench),
 }
 
-#[derive(Subcommand)]
-enum Bench {
-    /// Longest-prefix match, against Poptrie and DPDK's FIBs
-    Fib(bench::fib::FibBenchArgs),
-}
-
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
-        Command::Bench(Bench::Fib(args)) => bench::fib::run(args),
-    }
+fn main() -> ExitCode {
+    exit::code(match Cli::parse().command {
+        Command::Check(args) => cmd::check::run(&args),
+        Command::Run(args) => cmd::run::run(&args),
+        Command::Show(args) => cmd::show::run(&args),
+        Command::Trace(args) => cmd::trace::run(&args),
+        Command::Queue(args) => cmd::queue::run(&args),
+        Command::Bench(bench) => bench::run(bench),
+    })
 }

@@ -56,6 +56,20 @@ macro_rules! exits {
     };
 }
 
+/// The exits of a node that keeps every packet (an output): none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoExit {}
+
+impl Exit for NoExit {
+    const ALL: &'static [Self] = &[];
+    fn code(self) -> u8 {
+        match self {}
+    }
+    fn name(self) -> &'static str {
+        match self {}
+    }
+}
+
 /// A packet-processing step.
 pub trait Node<P: Packet>: Send + 'static {
     /// Where packets can go from here.
@@ -76,6 +90,10 @@ pub trait Node<P: Packet>: Send + 'static {
     fn wants_tick(&self) -> bool {
         false
     }
+
+    /// Called once when the graph is taken out of service: packets still held are released and counted as
+    /// [`DropReason::Shutdown`](crate::DropReason::Shutdown).
+    fn stop(&mut self, _cx: &mut Cx<'_, P>) {}
 
     /// Writes what a packet trace should show of the packet at this node, in a few words.
     fn trace(&self, _packet: &P, _f: &mut dyn fmt::Write) -> fmt::Result {
