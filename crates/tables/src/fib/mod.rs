@@ -8,6 +8,8 @@ mod arena;
 pub mod ip4;
 mod next_hops;
 pub mod oracle;
+#[allow(unsafe_code, reason = "vector kernels; the module says why they are sound")]
+mod simd;
 
 pub use next_hops::MAX_NEXT_HOPS;
 
