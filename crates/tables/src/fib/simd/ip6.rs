@@ -36,12 +36,11 @@ pub(crate) fn is_available() -> bool {
     false
 }
 
-/// Whether gathers are microcoded: AMD's, up to now.
+/// Whether single loads beat gathers on this CPU.
 pub(crate) fn has_slow_gathers() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        let id = __cpuid(0);
-        (id.ebx, id.edx, id.ecx) == (0x6874_7541, 0x6974_6e65, 0x444d_4163) // "AuthenticAMD"
+        !super::gathers_are_fast()
     }
     #[cfg(not(target_arch = "x86_64"))]
     false
