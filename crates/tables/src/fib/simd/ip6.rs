@@ -29,17 +29,18 @@ pub(crate) fn is_available() -> bool {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vpopcntdq")
             && is_x86_feature_detected!("popcnt")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
     }
     #[cfg(not(target_arch = "x86_64"))]
     false
 }
 
-/// Whether gathers are microcoded: AMD's, up to now.
+/// Whether single loads beat gathers on this CPU.
 pub(crate) fn has_slow_gathers() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        let id = __cpuid(0);
-        (id.ebx, id.edx, id.ecx) == (0x6874_7541, 0x6974_6e65, 0x444d_4163) // "AuthenticAMD"
+        !super::gathers_are_fast()
     }
     #[cfg(not(target_arch = "x86_64"))]
     false
@@ -70,7 +71,7 @@ struct Lanes {
 /// # Safety
 /// The CPU has the features named; `addrs` and `out` hold at least 64 elements.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512vpopcntdq,popcnt")]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512vpopcntdq,popcnt,bmi1,bmi2")]
 unsafe fn lookup_64<const GATHER_ALL: bool>(shared: &Shared, addrs: &[u128], out: &mut [NextHopId]) {
     // SAFETY: as promised by the caller.
     let mut lanes = unsafe { enter(shared, addrs) };
@@ -210,7 +211,7 @@ unsafe fn level(view: &[AtomicU64], lanes: &mut Lanes, active: u64) -> u64 {
 /// # Safety
 /// The CPU has the features named.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,popcnt")]
+#[target_feature(enable = "avx512f,popcnt,bmi1,bmi2")]
 unsafe fn one_by_one(view: &[AtomicU64], keys: &[__m512i; GROUPS], items: &mut [u32; LANES], active: u64) {
     let mut rest = [0u64; LANES];
     for (g, &keys) in keys.iter().enumerate() {
@@ -219,37 +220,31 @@ unsafe fn one_by_one(view: &[AtomicU64], keys: &[__m512i; GROUPS], items: &mut [
     }
     let base = view.as_ptr().cast::<u64>();
     let limit = view.len().saturating_sub(GUARD);
-    let mut list = [0u8; LANES];
-    let mut n = 0;
-    let mut bits = active;
-    while bits != 0 {
-        let lane = bits.trailing_zeros() as usize;
-        bits &= bits - 1;
-        list[n] = lane as u8;
-        n += 1;
-    }
+    let mut now = active;
     for _ in 0..PLAIN_LEVELS {
-        let mut left = 0;
-        for k in 0..n {
-            let lane = list[k];
-            let i = usize::from(lane) % LANES;
+        // A set of bits, not a list that is written as lanes end: where the next store goes must not depend on what the
+        // last load brings, or lanes wait for each other.
+        let mut then = 0;
+        while now != 0 {
+            let lane = now.trailing_zeros();
+            now &= now - 1;
+            let i = lane as usize % LANES;
             let at = ((items[i] & INDEX) as usize).min(limit);
             let key = rest[i];
             rest[i] = key << 6;
-            // SAFETY: as in `level`. Atomic loads of halves of atomic words: both are plain loads on this CPU, and
-            // what is loaded second is found through what is loaded first.
+            // SAFETY: as in `level`. Loads of words and half words that the writer stores atomically: plain aligned
+            // loads are atomic on this CPU, and what is loaded second is found through what is loaded first.
             let next = unsafe {
                 let change = base.add(at).read_volatile();
                 let rank = (change << (63 - (key >> 58))).count_ones() as usize;
                 base.add(at).cast::<u32>().add(rank + 1).read_volatile()
             };
             items[i] = next;
-            list[left] = lane;
-            left += usize::from(next & (RECORD | SKIPPING) == RECORD);
+            then |= u64::from(next & (RECORD | SKIPPING) == RECORD) << lane;
         }
-        if left == 0 {
+        if then == 0 {
             return;
         }
-        n = left;
+        now = then;
     }
 }
