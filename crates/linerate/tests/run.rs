@@ -56,11 +56,19 @@ fn an_instance_runs_answers_and_ends_without_a_trace() {
     assert_eq!(lab.json(&["show", "queues"])["queues"].as_array().unwrap().len(), 2);
     let interfaces = lab.json(&["show", "interfaces"]);
     assert_eq!(interfaces["interfaces"][1]["addresses"][0], "198.18.2.1/24");
-    assert!(lab.json(&["show", "graph"])["nodes"].as_array().unwrap().iter().any(|n| n["packets"].as_u64() > Some(0)));
+    assert!(
+        lab.json(&["show", "graph"])["nodes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|n| n["packets"].as_u64() > Some(0))
+    );
     lab.json(&["show", "drops"]);
     let trace = lab.json(&["trace", "1", "--port", "west"]);
     assert!(!trace["packets"][0]["hops"].as_array().unwrap().is_empty());
-    for view in ["status", "ports", "workers", "queues", "interfaces", "neighbors", "drops", "graph", "fib", "routes"] {
+    for view in
+        ["status", "ports", "workers", "queues", "interfaces", "neighbors", "drops", "graph", "fib", "routes"]
+    {
         let out = lab.ask(&["show", view]);
         assert!(out.status.success() && !out.stdout.is_empty(), "{view}: {}", text(&out.stderr));
     }
@@ -203,19 +211,55 @@ fn no_hugepages() {
 #[test]
 fn what_the_configuration_gets_wrong_is_found_before_anything_is_touched() {
     let line = |lab_text: &str| format!("{ROUTER}\n{lab_text}");
-    failing("cpu", DPDK, &line("[[worker]]\ncpu = 1000\n"), 3, &["t.toml:", "cpu: CPU 1000 is not there: expected one of"]);
+    failing(
+        "cpu",
+        DPDK,
+        &line("[[worker]]\ncpu = 1000\n"),
+        3,
+        &["t.toml:", "cpu: CPU 1000 is not there: expected one of"],
+    );
     let cpu = cpus()[0];
-    failing("twice", DPDK, &line(&format!("[[worker]]\ncpu = {cpu}\n")), 3, &["already runs worker 0", "expected"]);
+    failing(
+        "twice",
+        DPDK,
+        &line(&format!("[[worker]]\ncpu = {cpu}\n")),
+        3,
+        &["already runs worker 0", "expected"],
+    );
     let again = "[[port]]\nname = \"x\"\ndevice = \"net_null0\"\n";
-    failing("port", DPDK, &line(again), 3, &["t.toml:", "device: the device of port \"west\"", "again: expected"]);
+    failing(
+        "port",
+        DPDK,
+        &line(again),
+        3,
+        &["t.toml:", "device: the device of port \"west\"", "again: expected"],
+    );
     let hop = "[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"203.0.113.1\"\n";
-    failing("hop", DPDK, &line(hop), 3, &["via: the gateway 203.0.113.1 is on no connected network: expected one in"]);
-    failing("rib", DPDK, &line("[[rib]]\nfile = \"/no/such/file\"\n"), 3, &["rib[0].file: cannot open the route table"]);
+    failing(
+        "hop",
+        DPDK,
+        &line(hop),
+        3,
+        &["via: the gateway 203.0.113.1 is on no connected network: expected one in"],
+    );
+    failing(
+        "rib",
+        DPDK,
+        &line("[[rib]]\nfile = \"/no/such/file\"\n"),
+        3,
+        &["rib[0].file: cannot open the route table"],
+    );
     let dir = tempfile::tempdir().unwrap();
     let table = dir.path().join("table.txt");
     std::fs::write(&table, "10.1.0.0/16 198.18.2.2\n10.2.0.0/33 198.18.2.2\n").unwrap();
     let rib = format!("[[rib]]\nfile = \"{}\"\n", table.display());
-    failing("line", DPDK, &line(&rib), 3, &["table.txt:2: found `10.2.0.0/33`: expected a prefix length from 0 to 32"]);
+    failing(
+        "line",
+        DPDK,
+        &line(&rib),
+        3,
+        &["table.txt:2: found `10.2.0.0/33`: expected a prefix length from 0 to 32"],
+    );
     failing("key", DPDK, &line("[api2]\n"), 3, &["unknown key `api2`: did you mean `api`?"]);
 }
 
@@ -224,12 +268,17 @@ fn check_says_what_is_wrong_and_what_is_right() {
     let lab = Lab::new("check", DPDK, ROUTER);
     let out = lab.run(&["check", lab.config().to_str().unwrap()]);
     assert!(out.status.success(), "{}", text(&out.stderr));
-    assert!(text(&out.stdout).contains("2 ports, 2 interfaces, 1 route, 1 static neighbour"), "{}", text(&out.stdout));
+    assert!(
+        text(&out.stdout).contains("2 ports, 2 interfaces, 1 route, 1 static neighbour"),
+        "{}",
+        text(&out.stdout)
+    );
     std::fs::write(lab.config(), "[[worker]]\ncpu = \"one\"\nspeed = 3\n").unwrap();
     let out = lab.run(&["check", lab.config().to_str().unwrap()]);
     assert_eq!(out.status.code(), Some(3));
     let message = text(&out.stderr);
-    let places: Vec<&str> = message.lines().filter_map(|l| l.split("t.toml:").nth(1)?.split(' ').next()).collect();
+    let places: Vec<&str> =
+        message.lines().filter_map(|l| l.split("t.toml:").nth(1)?.split(' ').next()).collect();
     assert_eq!(places, ["1:1:", "2:7:", "3:1:"], "{message}");
     assert_eq!(lab.run(&["check", "/no/such/file"]).status.code(), Some(3));
     assert_eq!(lab.run(&["frobnicate"]).status.code(), Some(2));

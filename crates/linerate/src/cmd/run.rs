@@ -43,10 +43,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let listeners = Listeners::bind(&config.api).map_err(anyhow::Error::from)?;
     let socket = listeners.path().to_owned();
     let running = Arc::new(Running::start(&config.desired).map_err(anyhow::Error::from)?);
-    let about = About { version: env!("CARGO_PKG_VERSION").into(), config: args.config.display().to_string() };
+    let about =
+        About { version: env!("CARGO_PKG_VERSION").into(), config: args.config.display().to_string() };
     let cpu = config.desired.dpdk.control_cpu;
     drop(config);
-    let server = Server::start(listeners, running.clone(), about, Some(cpu)).context("cannot serve the API")?;
+    let server =
+        Server::start(listeners, running.clone(), about, Some(cpu)).context("cannot serve the API")?;
     tracing::info!("forwarding; API at {}", socket.display());
     // Fails only where systemd asked for it and its socket is gone: nothing to be done about that.
     let _ = sd_notify::notify(&[NotifyState::Ready]);

@@ -116,7 +116,11 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
 }
 
 impl ShowArgs {
-    fn view<M: Text + Serialize + DeserializeOwned>(&self, client: &Client, path: &str) -> Result<(), Failure> {
+    fn view<M: Text + Serialize + DeserializeOwned>(
+        &self,
+        client: &Client,
+        path: &str,
+    ) -> Result<(), Failure> {
         self.show(|| Ok(client.get::<M>(path)?))
     }
 
