@@ -5,12 +5,12 @@
 
 use linerate_pipeline::{DropReason, HeapPacket, PortId};
 use linerate_router::testbed::Testbed;
+use linerate_wire::Mac;
 use linerate_wire::checksum::Sum;
 use linerate_wire::eth::{ETHERTYPE_IP4, ETHERTYPE_IP6, EthHeader};
 use linerate_wire::icmp::IcmpHeader;
 use linerate_wire::ip4::{self, Ip4Header};
 use linerate_wire::ip6::{self, Ip6Header};
-use linerate_wire::Mac;
 use zerocopy::IntoBytes;
 
 const HOST: Mac = [2, 0, 0, 0, 9, 0];
