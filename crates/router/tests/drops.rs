@@ -1,14 +1,16 @@
 //! Malformed and unwanted packets, each dropped under its own name and nothing else moved; and the ICMP errors that
 //! must not be sent.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use linerate_pipeline::{DropReason, HeapPacket, PortId};
 use linerate_router::testbed::Testbed;
+use linerate_wire::Mac;
 use linerate_wire::checksum::Sum;
 use linerate_wire::eth::{ETHERTYPE_IP4, ETHERTYPE_IP6, EthHeader};
 use linerate_wire::icmp::IcmpHeader;
 use linerate_wire::ip4::{self, Ip4Header};
 use linerate_wire::ip6::{self, Ip6Header};
-use linerate_wire::{Header, Mac};
 use zerocopy::IntoBytes;
 
 const HOST: Mac = [2, 0, 0, 0, 9, 0];
@@ -51,14 +53,14 @@ fn ip6_to(dst: Mac, change: impl Fn(&mut Ip6Header), payload: &[u8]) -> Vec<u8> 
 /// An ICMP message with a right checksum.
 fn icmp(kind: u8, code: u8, rest: &[u8]) -> Vec<u8> {
     let mut m = IcmpHeader { kind, code, checksum: 0.into(), rest: [0; 4] };
-    m.checksum.set(Sum::new().add(m.as_bytes()).add(rest).checksum());
+    m.checksum.set(Sum::new().over(m.as_bytes()).over(rest).checksum());
     [m.as_bytes(), rest].concat()
 }
 
 fn icmp6(src: &str, dst: &str, kind: u8, code: u8, rest: &[u8]) -> Vec<u8> {
     let mut m = IcmpHeader { kind, code, checksum: 0.into(), rest: [0; 4] };
     let sum = Sum::pseudo6(&a6(src), &a6(dst), ip6::ICMPV6, 8 + rest.len() as u32);
-    m.checksum.set(sum.add(m.as_bytes()).add(rest).checksum());
+    m.checksum.set(sum.over(m.as_bytes()).over(rest).checksum());
     [m.as_bytes(), rest].concat()
 }
 
@@ -135,7 +137,7 @@ fn ip4_headers() {
     let mut f = ip4(|h| h.version_ihl = 0x46, &[1, 1, 1, 1, 0, 0, 0, 0]);
     assert_drop("checksum over 20 bytes only", &f, DropReason::Ip4BadChecksum);
     f[24..26].fill(0);
-    let sum = Sum::new().add(&f[14..38]).checksum();
+    let sum = Sum::new().over(&f[14..38]).checksum();
     f[24..26].copy_from_slice(&sum.to_be_bytes());
     assert_eq!(Testbed::new().unwrap().frame(0, &f).len(), 1, "the same with the right checksum passes");
     assert_drop("broadcast frame", &ip4_to([0xff; 6], |_| (), &[0; 26]), DropReason::L2BroadcastUnicastIp);
@@ -191,7 +193,7 @@ fn for_the_router_itself() {
     assert_drop("fragment", &first, DropReason::LocalUnhandled);
     let mut options = ip4(|h| (h.dst, h.version_ihl) = (a4("10.0.0.1").into(), 0x46), &[1; 24]);
     options[24..26].fill(0);
-    let sum = Sum::new().add(&options[14..38]).checksum();
+    let sum = Sum::new().over(&options[14..38]).checksum();
     options[24..26].copy_from_slice(&sum.to_be_bytes());
     assert_drop("options", &options, DropReason::LocalUnhandled);
     assert_drop("echo reply", &to("10.0.0.1", 1, &icmp(0, 0, &[0; 8])), DropReason::IcmpIgnored);

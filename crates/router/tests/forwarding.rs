@@ -1,6 +1,8 @@
 //! The whole graph on heap packets against frames that scapy encoded (`frames/make.py`), in one segment and cut into
 //! several at every place that matters.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::collections::BTreeMap;
 
 use linerate_pipeline::{DropReason, HeapPacket, PortId};

@@ -1,6 +1,8 @@
 //! IPv4 fragmentation: whatever the datagram, options, segments and MTU, the fragments put together again are the
 //! datagram.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use linerate_pipeline::{DropReason, HeapPacket};
 use linerate_router::testbed::{Sent, Testbed};
 use linerate_wire::Header;
@@ -18,7 +20,7 @@ fn datagram(options: &[u8], payload: &[u8], fragment: u16) -> Vec<u8> {
     let mut h = Ip4Header::new(0x0a00_0609, 0x6440_0401, ip4::UDP, 9, options.len() + payload.len());
     h.version_ihl = 0x45 + (options.len() / 4) as u8;
     (h.id, h.fragment, h.tos, h.checksum) = (777.into(), fragment.into(), 0x48, 0.into());
-    h.checksum.set(Sum::new().add(h.as_bytes()).add(options).checksum());
+    h.checksum.set(Sum::new().over(h.as_bytes()).over(options).checksum());
     let e = EthHeader { dst: [2, 0, 0, 0, 0, 4], src: [2, 0, 0, 0, 9, 6], ethertype: ETHERTYPE_IP4.into() };
     [e.as_bytes(), h.as_bytes(), options, payload].concat()
 }
@@ -33,7 +35,7 @@ fn reassemble(sent: &[Sent], options: &[u8]) -> (Vec<u8>, u16, bool) {
     for (i, s) in sent.iter().enumerate() {
         let h = Ip4Header::view_at(&s.frame, 14).unwrap();
         let header = &s.frame[14..14 + h.header_len()];
-        assert!(Sum::new().add(header).is_valid());
+        assert!(Sum::new().over(header).is_valid());
         assert_eq!((s.port, h.ttl, h.tos, h.id.get()), (2, 8, 0x48, 777));
         assert_eq!(s.frame[..12], [2, 0, 0, 0, 9, 4, 2, 0, 0, 0, 0, 2]);
         assert_eq!(usize::from(h.total_len.get()), s.frame.len() - 14);

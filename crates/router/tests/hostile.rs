@@ -1,5 +1,7 @@
 //! Random and mutated frames through the whole graph: nothing panics, every packet is accounted for.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use linerate_router::fuzz;
 use proptest::prelude::*;
 

@@ -1,5 +1,7 @@
 //! Packets that wait for neighbours, ICMP's rate limit, multipath: what takes several packets or time to see.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::collections::HashSet;
 use std::net::IpAddr;
 
@@ -263,7 +265,7 @@ fn nd_frame(
         NeighborMessage { kind, code: 0, checksum: 0.into(), flags: flags.into(), target: ip(target) };
     let len = 24 + options.len();
     let sum = linerate_wire::checksum::Sum::pseudo6(&ip(src), &ip(dst), ip6::ICMPV6, len as u32);
-    m.checksum = sum.add(m.as_bytes()).add(options).checksum().into();
+    m.checksum = sum.over(m.as_bytes()).over(options).checksum().into();
     let h = Ip6Header::new(ip(src), ip(dst), ip6::ICMPV6, hop_limit, len);
     let mac = if dst.starts_with("ff") { eth::ip6_multicast(ip(dst)) } else { [2, 0, 0, 0, 0, 0] };
     let e = EthHeader { dst: mac, src: [2, 0, 0, 0, 0, 0x55], ethertype: eth::ETHERTYPE_IP6.into() };

@@ -23,7 +23,7 @@ impl Sum {
         b[4..8].copy_from_slice(&dst.to_be_bytes());
         b[9] = protocol;
         b[10..].copy_from_slice(&len.to_be_bytes());
-        Self::new().add(&b)
+        Self::new().over(&b)
     }
 
     /// The pseudo-header of TCP, UDP, ICMPv6 over IPv6 (RFC 8200 8.1).
@@ -31,13 +31,13 @@ impl Sum {
         let mut b = [0; 8];
         b[..4].copy_from_slice(&len.to_be_bytes());
         b[7] = protocol;
-        Self::new().add(src).add(dst).add(&b)
+        Self::new().over(src).over(dst).over(&b)
     }
 
     /// Adds bytes that follow those added before.
     #[inline]
     #[must_use]
-    pub fn add(self, bytes: &[u8]) -> Self {
+    pub fn over(self, bytes: &[u8]) -> Self {
         let (words, rest) = bytes.as_chunks::<8>();
         let mut acc = 0u64;
         for w in words {
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_example_of_rfc_1071() {
-        let s = Sum::new().add(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
+        let s = Sum::new().over(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
         assert_eq!(s.checksum(), !0xddf2);
     }
 
@@ -158,14 +158,14 @@ mod tests {
     fn any_split_gives_the_sum_of_the_whole() {
         for len in [0, 1, 2, 3, 7, 8, 9, 31, 64, 1500, 9001] {
             let data = noise(len, len as u64);
-            assert_eq!(Sum::new().add(&data).checksum(), naive(&data), "{len}");
+            assert_eq!(Sum::new().over(&data).checksum(), naive(&data), "{len}");
             for cut in [0, 1, 2, 5, len / 2, len] {
                 let (a, b) = data.split_at(cut.min(len));
                 let (b, c) = b.split_at(b.len() / 3);
-                assert_eq!(Sum::new().add(a).add(b).add(c).checksum(), naive(&data), "{len} {cut}");
+                assert_eq!(Sum::new().over(a).over(b).over(c).checksum(), naive(&data), "{len} {cut}");
             }
         }
-        assert_eq!(Sum::new().add(&[0xff; 65_536]).checksum(), 0);
+        assert_eq!(Sum::new().over(&[0xff; 65_536]).checksum(), 0);
     }
 
     #[test]
@@ -179,9 +179,9 @@ mod tests {
             };
             assert_eq!(ip4_header(&h), wanted);
             h[10..12].copy_from_slice(&wanted.to_be_bytes());
-            assert!(ip4_header_valid(&h) && Sum::new().add(&h).is_valid());
+            assert!(ip4_header_valid(&h) && Sum::new().over(&h).is_valid());
             h[3] ^= 1;
-            assert!(!ip4_header_valid(&h) && !Sum::new().add(&h).is_valid());
+            assert!(!ip4_header_valid(&h) && !Sum::new().over(&h).is_valid());
         }
     }
 

@@ -65,7 +65,7 @@ impl NeighborMessageWithMac {
             NeighborMessage { kind, code: 0, checksum: U16::new(0), flags: U32::new(flags), target };
         let mut m = NeighborMessageWithMac { message, option, option_len: 1, mac };
         let sum =
-            crate::checksum::Sum::pseudo6(src, dst, crate::ip6::ICMPV6, Self::LEN as u32).add(m.as_bytes());
+            crate::checksum::Sum::pseudo6(src, dst, crate::ip6::ICMPV6, Self::LEN as u32).over(m.as_bytes());
         m.message.checksum = U16::new(sum.checksum());
         m
     }

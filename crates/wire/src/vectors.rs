@@ -45,7 +45,7 @@ fn scapy_udp_over_ipv4() {
     assert_eq!(&ours, h);
     let u = UdpHeader::view_at(&f, 34).unwrap();
     assert_eq!((u.src_port.get(), u.dst_port.get(), u.len.get()), (1000, 2000, 13));
-    assert!(Sum::pseudo4(h.src.get(), h.dst.get(), ip4::UDP, 13).add(&f[34..]).is_valid());
+    assert!(Sum::pseudo4(h.src.get(), h.dst.get(), ip4::UDP, 13).over(&f[34..]).is_valid());
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn scapy_tcp_with_ip_options() {
     let f = frame("tcp4_options");
     let h = Ip4Header::view_at(&f, 14).unwrap();
     assert_eq!((h.header_len(), h.dont_fragment()), (24, true));
-    assert!(Sum::new().add(&f[14..38]).is_valid());
+    assert!(Sum::new().over(&f[14..38]).is_valid());
     let mut kept = [0; ip4::MAX_OPTIONS];
     assert_eq!(ip4::copied_options(&f[34..38], &mut kept), 4, "router alert is copied into fragments");
     let t = TcpHeader::view_at(&f, 38).unwrap();
@@ -70,7 +70,7 @@ fn scapy_qinq_and_odd_icmp() {
     assert_eq!((inner.tci.get(), inner.ethertype.get()), (1 << 13 | 1 << 12 | 200, eth::ETHERTYPE_IP4));
     let i = IcmpHeader::view_at(&f, 42).unwrap();
     assert_eq!((i.kind, i.code, i.rest), (crate::icmp::ECHO_REQUEST, 0, [0, 7, 0, 9]));
-    assert!(Sum::new().add(&f[42..]).is_valid());
+    assert!(Sum::new().over(&f[42..]).is_valid());
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn scapy_udp_over_ipv6() {
     ours.version_flow.set(6 << 28 | 0x20 << 20 | 0x12345);
     assert_eq!(h, &ours);
     assert_eq!(h.version(), 6);
-    assert!(Sum::pseudo6(&h.src, &h.dst, ip4::UDP, 11).add(&f[54..]).is_valid());
+    assert!(Sum::pseudo6(&h.src, &h.dst, ip4::UDP, 11).over(&f[54..]).is_valid());
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn scapy_fragmentation_needed() {
     let f = frame("frag_needed");
     let i = IcmpHeader::view_at(&f, 34).unwrap();
     assert_eq!((i.kind, i.code, i.rest), (3, crate::icmp::unreachable::FRAGMENTATION_NEEDED, [0, 0, 5, 120]));
-    assert!(crate::icmp::is_error(i.kind) && Sum::new().add(&f[34..]).is_valid());
+    assert!(crate::icmp::is_error(i.kind) && Sum::new().over(&f[34..]).is_valid());
 }
 
 proptest! {
@@ -162,7 +162,7 @@ proptest! {
         prop_assert!(checksum::ip4_header_valid(f[18..].first_chunk().unwrap()));
         let u = UdpHeader::view_at(&f, 38).unwrap();
         prop_assert_eq!((u.src_port.get(), u.dst_port.get()), (sport, dport));
-        let sum = Sum::pseudo4(h.src.get(), h.dst.get(), ip4::UDP, u.len.get()).add(&f[38..]);
+        let sum = Sum::pseudo4(h.src.get(), h.dst.get(), ip4::UDP, u.len.get()).over(&f[38..]);
         prop_assert!(sum.is_valid());
 
         // One hop on: the incremental update agrees with etherparse's fresh checksum.
@@ -183,7 +183,7 @@ proptest! {
         PacketBuilder::ipv6(src, dst, 9).icmpv6_echo_request(id, seq).write(&mut f, &payload).unwrap();
         let h = Ip6Header::view(&f).unwrap();
         prop_assert_eq!((h.next_header, h.hop_limit, h.payload_len.get()), (ip6::ICMPV6, 9, 8 + payload.len() as u16));
-        prop_assert!(Sum::pseudo6(&src, &dst, ip6::ICMPV6, 8 + payload.len() as u32).add(&f[40..]).is_valid());
+        prop_assert!(Sum::pseudo6(&src, &dst, ip6::ICMPV6, 8 + payload.len() as u32).over(&f[40..]).is_valid());
     }
 
     /// On any bytes our walk of extension headers ends where etherparse's does, or both refuse.

@@ -121,7 +121,7 @@ impl Icmp4Error {
             rest = [0, 0, hi, lo];
         }
         let mut message = IcmpHeader { kind, code, checksum: U16::new(0), rest };
-        let sum = payload::sum(packet, Sum::new().add(message.as_bytes()), l3 + HEADERS, quote);
+        let sum = payload::sum(packet, Sum::new().over(message.as_bytes()), l3 + HEADERS, quote);
         message.checksum = U16::new(sum.checksum());
         let mut header = Ip4Header::new(from.to_bits(), src, ip4::ICMP, TTL, IcmpHeader::LEN + quote);
         header.tos = TOS;

@@ -117,7 +117,7 @@ impl Icmp6Error {
         };
         let mut message = IcmpHeader { kind, code, checksum: U16::new(0), rest };
         let len = IcmpHeader::LEN + quote;
-        let sum = Sum::pseudo6(&from, &offender.src, ip6::ICMPV6, len as u32).add(message.as_bytes());
+        let sum = Sum::pseudo6(&from, &offender.src, ip6::ICMPV6, len as u32).over(message.as_bytes());
         message.checksum = U16::new(payload::sum(packet, sum, l3 + HEADERS, quote).checksum());
         let header = Ip6Header::new(from, offender.src, ip6::ICMPV6, HOP_LIMIT, len);
         let (head, meta) = packet.split_mut();

@@ -149,7 +149,7 @@ fn reserve<P: Packet>(fragment: &mut P, headers: usize, wanted: usize) -> Result
 fn write_header(l3: &mut [u8], mut header: Ip4Header, options: &[u8]) {
     use zerocopy::IntoBytes;
     header.checksum = U16::new(0);
-    header.checksum = U16::new(Sum::new().add(header.as_bytes()).add(options).checksum());
+    header.checksum = U16::new(Sum::new().over(header.as_bytes()).over(options).checksum());
     if let Some((to, rest)) = l3.split_at_mut_checked(Ip4Header::LEN) {
         to.copy_from_slice(header.as_bytes());
         if let Some(to) = rest.get_mut(..options.len()) {

@@ -123,7 +123,7 @@ fn inspect<P: Packet>(packet: &mut P) -> Ip4InputExit {
     if total < header_len || total > available {
         return Ip4InputExit::BadTotalLength;
     }
-    if !Sum::new().add(header).is_valid() {
+    if !Sum::new().over(header).is_valid() {
         return Ip4InputExit::BadChecksum;
     }
     let (src, dst) = (h.src.get(), h.dst.get());

@@ -13,7 +13,7 @@ pub(super) fn sum<P: Packet>(packet: &P, mut sum: Sum, offset: usize, len: usize
             continue;
         };
         let bytes = bytes.get(..left).unwrap_or(bytes);
-        sum = sum.add(bytes);
+        sum = sum.over(bytes);
         (skip, left) = (0, left - bytes.len());
         if left == 0 {
             break;
@@ -32,7 +32,7 @@ mod tests {
     fn any_cut_gives_the_sum_of_the_whole() {
         let data: Vec<u8> = (0..=255).cycle().take(1001).collect();
         for (offset, len) in [(0, 1001), (3, 500), (7, 994), (500, 900), (1001, 5)] {
-            let wanted = Sum::new().add(&data[offset..(offset + len).min(1001)]);
+            let wanted = Sum::new().over(&data[offset..(offset + len).min(1001)]);
             for (a, b) in [(1, 2), (3, 3), (7, 504), (333, 666), (0, 1001)] {
                 let p = HeapPacket::with_segments(&[&data[..a], &data[a..b], &data[b..]]);
                 assert_eq!(
