@@ -1,9 +1,10 @@
 //! `linerate run`.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::Args;
 use linerate_control::api::{About, Listeners, Server};
 use linerate_control::config::{self, Host};
@@ -35,7 +36,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
     signals.thread_block().context("cannot block signals")?;
     let filter = EnvFilter::new(args.log.to_string());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+    log.with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr).init();
 
     let config = config::load(&args.config, &Host::current())?;
     config.warnings.iter().for_each(|w| tracing::warn!("{w}"));
@@ -63,7 +65,6 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     });
     again.context("cannot wait for signals")?;
     server.stop();
-    let running = Arc::into_inner(running).ok_or_else(|| anyhow!("the API still uses the instance"))?;
     running.stop().map_err(anyhow::Error::from)?;
     tracing::info!("stopped");
     Ok(())
