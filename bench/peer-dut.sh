@@ -20,6 +20,10 @@ gateway() { # family, port
     if [[ $1 == v4 ]]; then echo "172.31.$2.2"; else echo "fd00:0:0:$2::2"; fi
 }
 
+# An endless replay keeps all its frames in buffers of its own.
+buffers=40000
+[[ $traffic == *full* ]] && buffers=80000
+
 {
     cat <<TOML
 [dpdk]
@@ -27,6 +31,7 @@ memory = "hugepages"
 memory_mb = 420
 file_prefix = "$prefix"
 telemetry = true
+packet_buffers = $buffers
 
 [api]
 socket = "/run/$prefix.sock"

@@ -1,6 +1,8 @@
 //! Whole instances on DPDK's software devices. DPDK starts once per process: run these with nextest, which gives each
 //! test a process of its own.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod common;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! Workers over in-memory devices: order, completeness, accounting, idle behaviour, start and stop.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod common;
 
 use std::sync::Arc;

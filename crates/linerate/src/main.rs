@@ -1,5 +1,4 @@
-//! The `linerate` command: one module per subcommand below [`cmd`], [`bench`] for measurements; what commands have in
-//! common is in [`client`] and [`exit`].
+//! The `linerate` command: one module per subcommand below [`cmd`]; what they have in common is in [`client`] and [`exit`].
 
 #![forbid(unsafe_code)]
 
@@ -13,14 +12,14 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 /// A carrier-class software data plane: router and tester on DPDK.
-#[derive(Parser)]
+#[derive(Parser, Debug)]
 #[command(name = "linerate", version, max_term_width = 110, after_help = exit::HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Subcommand)]
+#[derive(Subcommand, Debug)]
 enum Command {
     /// Check a configuration without touching a device
     Check(cmd::check::CheckArgs),
@@ -32,15 +31,9 @@ enum Command {
     Trace(cmd::trace::TraceArgs),
     /// Change receive queues of a running instance
     Queue(cmd::queue::QueueArgs),
-    /// Micro-benchmarks of linerate's own structures
+    /// Micro-benchmarks of linerate's own structures, next to their peers
     #[command(subcommand)]
-    Bench(Bench),
-}
-
-#[derive(Subcommand)]
-enum Bench {
-    /// Longest-prefix match, against Poptrie and DPDK's FIBs
-    Fib(bench::fib::FibBenchArgs),
+    Bench(bench::Bench),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +43,6 @@ fn main() -> ExitCode {
         Command::Show(args) => cmd::show::run(&args),
         Command::Trace(args) => cmd::trace::run(&args),
         Command::Queue(args) => cmd::queue::run(&args),
-        Command::Bench(Bench::Fib(args)) => bench::fib::run(args).map_err(Into::into),
+        Command::Bench(bench) => bench::run(bench),
     })
 }

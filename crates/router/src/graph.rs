@@ -182,16 +182,24 @@ where
     });
     g.define(icmp4_error, Icmp4Error::new(interfaces(), limit.clone()), |exit| match exit {
         Icmp4ErrorExit::Send => ip4_lookup.into(),
-        Icmp4ErrorExit::RateLimited => DropReason::IcmpRateLimited.into(),
-        Icmp4ErrorExit::Forbidden => DropReason::IcmpErrorForbidden.into(),
         Icmp4ErrorExit::Unsendable => DropReason::IcmpUnsendable.into(),
+        Icmp4ErrorExit::TtlExpired => DropReason::TtlExpired.into(),
+        Icmp4ErrorExit::NoRoute => DropReason::NoRoute.into(),
+        Icmp4ErrorExit::Unreachable => DropReason::Unreachable.into(),
+        Icmp4ErrorExit::Prohibited => DropReason::RouteProhibit.into(),
+        Icmp4ErrorExit::TooBig => DropReason::MtuExceeded.into(),
+        Icmp4ErrorExit::NotLocal => DropReason::LocalUnhandled.into(),
     });
     g.define(icmp6_error, Icmp6Error::new(interfaces(), limit), |exit| match exit {
         Icmp6ErrorExit::Send => ip6_lookup.into(),
         Icmp6ErrorExit::SendOnLink => output.into(),
-        Icmp6ErrorExit::RateLimited => DropReason::IcmpRateLimited.into(),
-        Icmp6ErrorExit::Forbidden => DropReason::IcmpErrorForbidden.into(),
         Icmp6ErrorExit::Unsendable => DropReason::IcmpUnsendable.into(),
+        Icmp6ErrorExit::HopLimitExceeded => DropReason::TtlExpired.into(),
+        Icmp6ErrorExit::NoRoute => DropReason::NoRoute.into(),
+        Icmp6ErrorExit::Unreachable => DropReason::Unreachable.into(),
+        Icmp6ErrorExit::Prohibited => DropReason::RouteProhibit.into(),
+        Icmp6ErrorExit::TooBig => DropReason::MtuExceeded.into(),
+        Icmp6ErrorExit::NotLocal => DropReason::LocalUnhandled.into(),
     });
     g.define(output, Output, |exit| match exit {});
     g.build()

@@ -68,7 +68,7 @@ impl RouteAction {
     }
 
     /// Whether the router can take it as the action of a route for `prefix`; `exists` says which interfaces there are.
-    pub(crate) fn check(&self, prefix: IpNet, exists: impl Fn(IfIndex) -> bool) -> Result<(), RouterError> {
+    pub fn check(&self, prefix: IpNet, exists: impl Fn(IfIndex) -> bool) -> Result<(), RouterError> {
         let RouteAction::Forward(paths) = self else { return Ok(()) };
         if paths.is_empty() {
             return Err(RouterError::NoPaths { prefix });

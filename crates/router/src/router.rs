@@ -130,6 +130,15 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         self.set_interfaces(now, all)
     }
 
+    /// Replaces all static neighbours.
+    pub fn set_neighbors(&mut self, now: u64, neighbors: Vec<StaticNeighbor>) -> Result<(), RouterError> {
+        check_neighbors(&neighbors, self.interfaces.current())?;
+        self.now = now;
+        self.use_neighbors(neighbors);
+        self.finish();
+        Ok(())
+    }
+
     /// Replaces all routes of a source (configuration, or a daemon after a restart). A later route for the same prefix
     /// replaces an earlier one.
     pub fn set_routes(
@@ -307,14 +316,17 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         }
         self.settle();
         let shortest = |len: Option<u8>| len.unwrap_or(u8::MAX);
-        self.shortest = [
+        let new = [
             shortest(own.connected4.keys().map(|p| p.len()).min()),
             shortest(own.connected6.keys().map(|p| p.len()).min()),
         ];
+        // Networks that go concern neighbours as much as those that come.
+        self.shortest = std::array::from_fn(|family| self.shortest[family].min(new[family]));
         let mut result = self.use_own(Source::Connected, own.connected4);
         result = self.use_own(Source::Local, own.local4).and(result);
         result = self.use_own(Source::Connected, own.connected6).and(result);
         result = self.use_own(Source::Local, own.local6).and(result);
+        self.shortest = new;
         self.actions.mark_all();
         self.settle();
         for index in changed {

@@ -121,10 +121,21 @@ pub const fn is_loopback(addr: u32) -> bool {
 /// Whether no host may send from this address across a router (RFC 1812 5.3.7): 0/8, 127/8, 224/4, 240/4 (the limited
 /// broadcast included).
 #[inline(always)]
-pub const fn is_martian_source(addr: u32) -> bool {
-    let top = addr >> 24;
-    top == 0 || top == 127 || top >= 224
+pub fn is_martian_source(addr: u32) -> bool {
+    MARTIAN[(addr >> 24) as usize]
 }
+
+/// By the first octet: a load is cheaper than three comparisons.
+static MARTIAN: [bool; 256] = {
+    let mut table = [false; 256];
+    (table[0], table[127]) = (true, true);
+    let mut top = 224;
+    while top < 256 {
+        table[top] = true;
+        top += 1;
+    }
+    table
+};
 
 /// Copies those of `options` into `out` that belong in every fragment (RFC 791 3.1, the copied flag), padded to a
 /// multiple of four. Returns the number of bytes. Options cut off by their own length end the copy.

@@ -44,13 +44,14 @@ pub trait Header: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + 
     /// The header at `offset`; `None` where it does not fit.
     #[inline(always)]
     fn view_at(bytes: &[u8], offset: usize) -> Option<&Self> {
-        Self::view(bytes.get(offset..)?)
+        // One comparison: the length of the range is known when this is compiled.
+        Self::ref_from_bytes(bytes.get(offset..offset.wrapping_add(Self::LEN))?).ok()
     }
 
     /// The header at `offset`, to change; `None` where it does not fit.
     #[inline(always)]
     fn view_at_mut(bytes: &mut [u8], offset: usize) -> Option<&mut Self> {
-        Self::view_mut(bytes.get_mut(offset..)?)
+        Self::mut_from_bytes(bytes.get_mut(offset..offset.wrapping_add(Self::LEN))?).ok()
     }
 }
 

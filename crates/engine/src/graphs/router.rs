@@ -7,13 +7,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use linerate_pipeline::graph::GraphError;
-use linerate_pipeline::{Cx, Graph, Packet};
+use linerate_pipeline::graph::{GraphDescription, GraphError};
+use linerate_pipeline::{Cx, Graph, HeapPacket, Packet};
 use linerate_router::graph::{Events, Parts, assemble};
+use linerate_router::naive::NaiveFib;
+use linerate_router::neighbor::NeighborOptions;
 use linerate_router::nodes::resolve::HoldLimits;
 use linerate_router::nodes::{EventSink, solicit};
-use linerate_router::{Plane, Probe, RouterEvent};
+use linerate_router::{Plane, Probe, Router, RouterError, RouterEvent};
 use linerate_tables::fib::Lookup;
+use linerate_tables::qsbr::Domain;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::workers::OnTick;
@@ -83,6 +86,25 @@ where
     Ok(RouterGraph { graph, on_tick: Box::new(on_tick), line })
 }
 
+/// Why the router's graph cannot be described.
+#[derive(Debug, thiserror::Error)]
+pub enum DescriptionError {
+    /// The tables cannot be made.
+    #[error(transparent)]
+    Router(#[from] RouterError),
+    /// The graph cannot be built.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+}
+
+/// What the router's graph consists of, for the picture in the docs: needs no device and no running instance.
+pub fn description() -> Result<Arc<GraphDescription>, DescriptionError> {
+    let (fib4, fib6) = (NaiveFib::<u32>::default(), NaiveFib::<u128>::default());
+    let router = Router::new(Domain::new(), fib4, fib6, NeighborOptions::default())?;
+    let parts = RouterParts { plane: router.plane(), seed: 0, icmp_errors_per_second: 0 };
+    Ok(graph::<HeapPacket, _, _>(&parts)?.graph.describe())
+}
+
 fn sink(lost: &Arc<AtomicU64>) -> (EventSink, Consumer<RouterEvent>) {
     let (mut queue, events) = RingBuffer::new(EVENTS);
     let lost = lost.clone();
@@ -108,5 +130,17 @@ impl RouterLine {
     /// Events lost because control did not fetch them in time.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_graph_can_be_described_without_a_router() {
+        let d = description().unwrap();
+        assert_eq!(d.nodes[0].name, "eth_input");
+        assert!(d.dot().contains("ip4_lookup -> ip4_rewrite"));
     }
 }

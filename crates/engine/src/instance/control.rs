@@ -52,9 +52,12 @@ pub(super) struct Checked {
 }
 
 /// What can be checked before anything is touched.
-pub(super) fn check(desired: &Desired) -> Result<Checked, StartError> {
+pub(super) fn check(desired: &Desired, product: &Product) -> Result<Checked, StartError> {
     let machine = Machine::this()?;
     check::check(desired, &machine)?;
+    if *product == Product::Router {
+        router::check(desired)?;
+    }
     let need = buffers::need(desired, place::rings(&desired.ports, desired.workers.len()), RING)?;
     Ok(Checked { need, one_cpu: machine.allowed.len() == 1 })
 }

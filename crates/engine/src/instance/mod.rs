@@ -90,7 +90,7 @@ impl Instance {
     /// CPUs, names, ranges and memory are checked first: such an error touches nothing. Of what comes later the
     /// first error ends the start, and what had been started is stopped.
     pub fn start(desired: &Desired, product: Product) -> Result<Instance, StartError> {
-        let checked = control::check(desired)?;
+        let checked = control::check(desired, &product)?;
         let (orders, orders_rx) = mpsc::channel();
         let (started, started_rx) = mpsc::channel();
         let desired = desired.clone();

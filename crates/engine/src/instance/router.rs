@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use linerate_dpdk::Mbuf;
+use linerate_pipeline::interface::InterfaceTable;
 use linerate_pipeline::{IfIndex, Interface, PortId};
 use linerate_router::neighbor::NeighborOptions;
 use linerate_router::{Path, RouteAction, RouterConfig, RouterError, StaticNeighbor};
@@ -11,6 +12,7 @@ use linerate_tables::fib::ip4::Ip4Fib;
 use linerate_tables::fib::ip6::Ip6Fib;
 use linerate_tables::qsbr::Domain;
 
+use super::check::MAX_MTU;
 use super::error::StartError;
 use super::ports::PortState;
 use crate::desired::{self, Desired};
@@ -40,7 +42,14 @@ impl RouterHalf {
         let fib4 = Ip4Fib::new(&domain).map_err(RouterError::from)?;
         let fib6 = Ip6Fib::new(&domain).map_err(RouterError::from)?;
         let mut router = Router::new(domain, fib4, fib6, NeighborOptions::default())?;
-        router.apply(now, config(desired, ports)?)?;
+        let port = |at: usize| ports.get(at).map(|p| Found { mac: p.mac(), mtu: p.mtu(), up: p.is_up() });
+        let config = config(desired, port)?;
+        for (_, interface) in &config.interfaces {
+            if let Some(port) = ports.get(usize::from(interface.port)) {
+                port.accept(interface.mac);
+            }
+        }
+        router.apply(now, config)?;
         Ok(RouterHalf {
             router,
             lines: Vec::new(),
@@ -101,24 +110,41 @@ impl RouterHalf {
 /// A worker's graph and what it does on each tick.
 pub(super) type RouterGraphParts = (linerate_pipeline::Graph<Mbuf>, crate::workers::OnTick<Mbuf>);
 
-/// The desired state in the router's terms: names become indices.
-fn config(desired: &Desired, ports: &[PortState]) -> Result<RouterConfig, StartError> {
+/// Checks what a router needs no device for: names, interfaces that exclude each other, routes that cannot be.
+pub(super) fn check(desired: &Desired) -> Result<(), StartError> {
+    let station = |at: usize| [2, 0, 0, 0, 0, at as u8];
+    let config = config(desired, |at| Some(Found { mac: station(at), mtu: MAX_MTU, up: true }))?;
+    let table = InterfaceTable::build(config.interfaces).map_err(RouterError::from)?;
+    for (prefix, action) in &config.routes {
+        action.check(*prefix, |interface| table.get(interface).is_some())?;
+    }
+    Ok(())
+}
+
+/// What is known of a port once it runs.
+struct Found {
+    mac: [u8; 6],
+    mtu: u16,
+    up: bool,
+}
+
+/// The desired state in the router's terms: names become indices. `found` tells of a port by its position.
+fn config(desired: &Desired, found: impl Fn(usize) -> Option<Found>) -> Result<RouterConfig, StartError> {
     let index = |name: &str| {
         let at = desired.interfaces.iter().position(|i| i.name == name);
         at.map(|i| i as IfIndex).ok_or_else(|| StartError::NoInterface(name.into()))
     };
     let mut interfaces = Vec::new();
     for (at, spec) in desired.interfaces.iter().enumerate() {
-        let port = ports.iter().position(|p| p.name() == spec.port);
-        let port =
-            port.ok_or_else(|| StartError::NoPort { interface: spec.name.clone(), port: spec.port.clone() })?;
-        let state = &ports[port];
-        let (mac, mtu) = (spec.mac.unwrap_or(state.mac()), spec.mtu.unwrap_or(state.mtu()));
-        state.accept(mac);
+        let port = desired.ports.iter().position(|p| p.name == spec.port);
+        let (Some(port), Some(found)) = (port, port.and_then(&found)) else {
+            return Err(StartError::NoPort { interface: spec.name.clone(), port: spec.port.clone() });
+        };
+        let (mac, mtu) = (spec.mac.unwrap_or(found.mac), spec.mtu.unwrap_or(found.mtu));
         let interface = Interface {
             vlan: spec.vlan,
             inner_vlan: spec.inner_vlan,
-            up: spec.up && state.is_up(),
+            up: spec.up && found.up,
             ..Interface::new(&spec.name, port as PortId, mac, mtu, &spec.addresses)
         };
         interfaces.push((at as IfIndex, interface));

@@ -366,7 +366,7 @@ impl<P: Packet> Worker<P> {
     fn collect_trace(&mut self) {
         let tracer = self.pass.graph.tracer();
         if tracer.has_hops() {
-            let lost = tracer.take().map(|hop| self.hops.push(hop)).filter(Result::is_err).count();
+            let lost = tracer.take().filter_map(|hop| self.hops.push(hop).err()).count();
             tracer.lost += lost as u64;
         }
     }

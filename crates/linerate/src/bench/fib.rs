@@ -73,13 +73,14 @@ pub(super) struct Effort {
 /// Runs the benchmark and prints its report. An error where an answer was wrong.
 #[allow(clippy::print_stdout, clippy::print_stderr, reason = "a command's output and its progress")]
 pub(crate) fn run(args: FibBenchArgs) -> Result<()> {
+    let host = Host::here("4 KiB".into());
     let cpu = pin()?;
     let want = |family| args.family.is_none_or(|f| f == family);
     let table4 = if want(Family::V4) { table::<u32>(args.routes.as_ref(), 612_927)? } else { Vec::new() };
     let table6 = if want(Family::V6) { table::<u128>(args.routes6.as_ref(), 160_147)? } else { Vec::new() };
     let effort = Effort {
         rounds: args.rounds.into(),
-        keys: if args.quick { 1 << 20 } else { 1 << 22 },
+        keys: if args.quick { 1 << 23 } else { 1 << 24 },
         updates: if args.quick { 100_000 } else { 1_000_000 },
         quick: args.quick,
     };
@@ -90,7 +91,7 @@ pub(crate) fn run(args: FibBenchArgs) -> Result<()> {
         pin()?;
     }
     let mut report = Report {
-        host: Host::here("4 KiB".into()),
+        host,
         config: json!({
             "routes4": table4.len(), "routes6": table6.len(), "rounds": effort.rounds, "keys": effort.keys,
             "batch": super::race::BATCH, "cpu": cpu, "peers": peers, "quick": args.quick,
@@ -138,11 +139,14 @@ fn family4(
     let mut wrong = 0;
     {
         let keys = KeySet::new(routes, effort.keys);
-        let best = ours.reader();
-        let portable = ours.reader().with_kernel(ip4::Kernel::Portable);
         let oracle = Oracle::new(routes.iter().copied());
-        wrong += mistakes(&best, &oracle) + mistakes(&portable, &oracle);
-        let mut contenders = vec![reader("compressed", best, &keys), reader("portable", portable, &keys)];
+        wrong += mistakes(&ours.reader(), &oracle);
+        let mut contenders = vec![reader("compressed", ours.reader(), &keys)];
+        for kernel in ip4::Kernel::available() {
+            let other = ours.reader().with_kernel(kernel);
+            wrong += mistakes(&other, &oracle);
+            contenders.push(reader(kernel.name(), other, &keys));
+        }
         #[cfg(feature = "poptrie")]
         {
             wrong += add_poptrie(routes, &keys, &prefix, &oracle, &mut contenders, report)?;
@@ -200,12 +204,15 @@ fn family6(
     report.results.push(Measured::new(format!("{prefix}.compressed.bytes"), "bytes", &[bytes]));
     let mut wrong = 0;
     {
-        let keys = KeySet::new(routes, effort.keys / 2);
-        let best = ours.reader();
-        let portable = ours.reader().with_kernel(ip6::Kernel::Portable);
+        let keys = KeySet::new(routes, effort.keys / 4);
         let oracle = Oracle::new(routes.iter().copied());
-        wrong += mistakes(&best, &oracle) + mistakes(&portable, &oracle);
-        let mut contenders = vec![reader("compressed", best, &keys), reader("portable", portable, &keys)];
+        wrong += mistakes(&ours.reader(), &oracle);
+        let mut contenders = vec![reader("compressed", ours.reader(), &keys)];
+        for kernel in ip6::Kernel::available() {
+            let other = ours.reader().with_kernel(kernel);
+            wrong += mistakes(&other, &oracle);
+            contenders.push(reader(kernel.name(), other, &keys));
+        }
         #[cfg(feature = "poptrie")]
         {
             wrong += add_poptrie(routes, &keys, &prefix, &oracle, &mut contenders, report)?;

@@ -12,7 +12,7 @@ use std::{ops::Range, sync::Arc};
 pub(super) fn start(routes4: usize, routes6: usize, cpu: usize) -> Result<()> {
     // Measured: 0.28 MB per thousand routes and table for the RIB, besides the tables proper.
     let ip4 = if routes4 > 0 { 400 + routes4 * 4 * 3 / 10_000 } else { 0 };
-    let ip6 = if routes6 > 0 { 400 + routes6 * 2 * 3 / 10_000 } else { 0 };
+    let ip6 = if routes6 > 0 { 300 + groups(routes6) as usize / 512 + routes6 * 2 * 3 / 10_000 } else { 0 };
     let megabytes = 64 + ip4 + ip6;
     peers::start(megabytes as u32, cpu).context("no comparison with DPDK's FIBs")
 }
@@ -54,7 +54,7 @@ pub(super) fn ip6(routes: &Routes<u128>, keys: &Arc<KeySet<u128>>) -> Result<Vec
         super::keys::Trace::ALL.map(|t| Arc::new(keys.of(t).iter().map(|key| key.to_be_bytes()).collect()));
     let mut contenders = Vec::new();
     for (kernel, suffix) in [(Kernel::Scalar, "scalar"), (Kernel::Avx512, "avx512")] {
-        let mut fib = RteFib6::new(&format!("rte_fib6_{suffix}"), routes.len() + 1, 1 << 16)?;
+        let mut fib = RteFib6::new(&format!("rte_fib6_{suffix}"), routes.len() + 1, groups(routes.len()))?;
         if fib.select(kernel).is_err() {
             continue;
         }
@@ -75,6 +75,11 @@ pub(super) fn ip6(routes: &Routes<u128>, keys: &Arc<KeySet<u128>>) -> Result<Vec
         contenders.push(Contender { name: format!("rte_fib6_{suffix}"), run: Box::new(run) });
     }
     Ok(contenders)
+}
+
+/// How many 256-entry groups `rte_fib6` wants for so many routes: it reserves by an estimate above what it uses.
+fn groups(routes6: usize) -> u32 {
+    (routes6 * 3 / 2).next_power_of_two() as u32
 }
 
 /// Puts everything on transparent 2 MiB pages where the kernel can; returns how many MiB it moved.

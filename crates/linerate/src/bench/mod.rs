@@ -9,3 +9,21 @@ mod race;
 mod report;
 mod routes;
 mod stats;
+
+use clap::Subcommand;
+
+use crate::exit::Failure;
+
+/// What can be measured.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Bench {
+    /// Longest-prefix match, against Poptrie and DPDK's FIBs
+    Fib(fib::FibBenchArgs),
+}
+
+/// Runs one benchmark.
+pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
+    match bench {
+        Bench::Fib(args) => Ok(fib::run(args)?),
+    }
+}

@@ -11,7 +11,8 @@ use std::{hint::black_box, ops::Range, sync::Arc};
 /// Addresses of one call, as a worker's batch.
 pub(super) const BATCH: usize = 256;
 
-/// Keys of one timed sample.
+/// Keys of one timed sample. All keys together are more than a last-level cache holds, so that neither they nor the lines
+/// they lead to are there because of who ran before.
 const SAMPLE: usize = 1 << 18;
 
 /// The keys of each trace.

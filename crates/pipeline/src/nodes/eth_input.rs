@@ -44,8 +44,8 @@ const PREFETCH: usize = 6;
 /// Sets `rx_if`, `l3`, `ethertype`, the VLAN fields and [`flags::L2_MULTICAST`]; passes frames for the interface's own MAC
 /// address and for groups.
 ///
-/// One 64-bit comparison settles the common frame: untagged IPv4 to the port's own MAC address from a unicast source.
-/// All else takes the long way.
+/// One 64-bit comparison settles the common frame: untagged IP to the port's own MAC address from a unicast source. All
+/// else takes the long way.
 #[derive(Clone, Debug)]
 pub struct EthInput {
     interfaces: Interfaces,
@@ -73,10 +73,15 @@ impl<P: Packet> Node<P> for EthInput {
             }
             let packet = &mut batch[i];
             let (head, meta) = packet.split_mut();
-            if common.matches(head, meta) {
-                (meta.rx_if, meta.l3, meta.ethertype) = (common.interface, 14, eth::ETHERTYPE_IP4);
-            } else {
-                out.set(i, classify(table, packet));
+            match common.ethertype(head, meta) {
+                Some(eth::ETHERTYPE_IP4) => {
+                    (meta.rx_if, meta.l3, meta.ethertype) = (common.interface, 14, eth::ETHERTYPE_IP4);
+                }
+                Some(eth::ETHERTYPE_IP6) => {
+                    (meta.rx_if, meta.l3, meta.ethertype) = (common.interface, 14, eth::ETHERTYPE_IP6);
+                    out.set(i, EthInputExit::Ip6);
+                }
+                _ => out.set(i, classify(table, packet)),
             }
         }
     }
@@ -125,14 +130,14 @@ impl Common {
         Common { port, interface, address }
     }
 
+    /// The ethertype of a frame to the port's own address from a unicast source; `None` for any other.
     #[inline(always)]
-    fn matches(&self, head: &[u8], meta: &Meta) -> bool {
-        let Some((addresses, rest)) = head.split_first_chunk::<8>() else { return false };
-        let Some(rest) = rest.first_chunk::<6>() else { return false };
-        let ethertype = u16::from_be_bytes([rest[4], rest[5]]);
-        (u64::from_le_bytes(*addresses) & ADDRESS_MASK == self.address)
-            & (ethertype == eth::ETHERTYPE_IP4)
-            & (meta.rx_port == self.port)
+    fn ethertype(&self, head: &[u8], meta: &Meta) -> Option<u16> {
+        let (addresses, rest) = head.split_first_chunk::<8>()?;
+        let rest = rest.first_chunk::<6>()?;
+        let common =
+            (u64::from_le_bytes(*addresses) & ADDRESS_MASK == self.address) & (meta.rx_port == self.port);
+        common.then_some(u16::from_be_bytes([rest[4], rest[5]]))
     }
 }
 
@@ -305,7 +310,10 @@ mod tests {
             let (m, e) = one(p);
             assert_eq!((e, m.rx_if, m.l3), (EthInputExit::Ip4, 2, 22), "{cut}");
         }
-        let packets = [frame(US, PEER, &[8, 0]).tight(), HeapPacket::with_segments(&[&whole[..5], &whole[5..]]).tight()];
+        let packets = [
+            frame(US, PEER, &[8, 0]).tight(),
+            HeapPacket::with_segments(&[&whole[..5], &whole[5..]]).tight(),
+        ];
         let exits: Vec<_> = run(packets.into()).into_iter().map(|r| r.1).collect();
         assert_eq!(exits, [EthInputExit::Ip4, EthInputExit::NotContiguous]);
     }

@@ -20,12 +20,22 @@ linerate_pipeline::exits! {
     pub enum Icmp4ErrorExit {
         /// The packet has become the error message: route it.
         Send,
-        /// The rate limit is used up.
-        RateLimited,
-        /// No error may be sent about such a packet.
-        Forbidden,
         /// There is no address to send from, or no room in the buffer.
         Unsendable,
+        // No error may be sent about this packet, or the rate limit is used up; the exit says what the error would have
+        // told.
+        /// The TTL ran out.
+        TtlExpired,
+        /// No route.
+        NoRoute,
+        /// The next hop is unreachable.
+        Unreachable,
+        /// The route prohibits it.
+        Prohibited,
+        /// Larger than the MTU.
+        TooBig,
+        /// Nothing here listens.
+        NotLocal,
     }
 }
 
@@ -71,7 +81,9 @@ impl Icmp4Error {
     fn build<P: Packet>(&mut self, packet: &mut P, now: u64) -> Icmp4ErrorExit {
         let meta = *packet.meta();
         let l3 = usize::from(meta.l3);
-        let Some(&offender) = Ip4Header::view_at(packet.head(), l3) else { return Icmp4ErrorExit::Forbidden };
+        let Some(&offender) = Ip4Header::view_at(packet.head(), l3) else {
+            return silent(packet.meta().icmp);
+        };
         let table = self.interfaces.get();
         let Some(interface) = table.get(meta.rx_if) else { return Icmp4ErrorExit::Unsendable };
         let is_broadcast = |a: u32| interface.is_broadcast_ip4(Ipv4Addr::from_bits(a));
@@ -85,13 +97,13 @@ impl Icmp4Error {
             || is_broadcast(dst)
             || is_icmp_error(packet, &offender, l3)
         {
-            return Icmp4ErrorExit::Forbidden;
+            return silent(meta.icmp);
         }
         let Some(from) = interface.source_ip4(Ipv4Addr::from_bits(src)).or(table.any_ip4()) else {
             return Icmp4ErrorExit::Unsendable;
         };
         if !self.limit.allow(now) {
-            return Icmp4ErrorExit::RateLimited;
+            return silent(meta.icmp);
         }
 
         // Quote as much as fits; IP and ICMP go between it and the Ethernet header, which the rewrite replaces.
@@ -113,6 +125,8 @@ impl Icmp4Error {
         message.checksum = U16::new(sum.checksum());
         let mut header = Ip4Header::new(from.to_bits(), src, ip4::ICMP, TTL, IcmpHeader::LEN + quote);
         header.tos = TOS;
+        // Never fragmented, so that the identification need not be unique (RFC 6864 4.1).
+        header.fragment.set(ip4::DF);
         header.set_checksum();
         let (head, meta) = packet.split_mut();
         let Some(front) = head.get_mut(l3..).and_then(|h| h.first_chunk_mut::<HEADERS>()) else {
@@ -123,6 +137,20 @@ impl Icmp4Error {
         meta.l4 = meta.l3 + Ip4Header::LEN as u16;
         meta.flags = meta.flags & !flags::HASH | flags::GENERATED;
         Icmp4ErrorExit::Send
+    }
+}
+
+/// The exit of a packet about which no error is sent, by the error that was due.
+fn silent(icmp: u16) -> Icmp4ErrorExit {
+    use icmp::unreachable::{FRAGMENTATION_NEEDED, NET, PORT, PROHIBITED, PROTOCOL};
+    let [kind, code] = icmp.to_be_bytes();
+    match (kind, code) {
+        (icmp::TIME_EXCEEDED, _) => Icmp4ErrorExit::TtlExpired,
+        (_, NET) => Icmp4ErrorExit::NoRoute,
+        (_, PROHIBITED) => Icmp4ErrorExit::Prohibited,
+        (_, FRAGMENTATION_NEEDED) => Icmp4ErrorExit::TooBig,
+        (_, PORT | PROTOCOL) => Icmp4ErrorExit::NotLocal,
+        _ => Icmp4ErrorExit::Unreachable,
     }
 }
 

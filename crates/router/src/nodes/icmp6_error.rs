@@ -20,12 +20,22 @@ linerate_pipeline::exits! {
         Send,
         /// The packet has become an error message for a neighbour's link-local address: it goes back as it came.
         SendOnLink,
-        /// The rate limit is used up.
-        RateLimited,
-        /// No error may be sent about such a packet.
-        Forbidden,
         /// No room in the buffer, or the interface it came in by is gone.
         Unsendable,
+        // No error may be sent about this packet, or the rate limit is used up; the exit says what the error would have
+        // told.
+        /// The hop limit ran out.
+        HopLimitExceeded,
+        /// No route.
+        NoRoute,
+        /// The next hop is unreachable.
+        Unreachable,
+        /// The route prohibits it.
+        Prohibited,
+        /// Larger than the MTU.
+        TooBig,
+        /// Nothing here listens.
+        NotLocal,
     }
 }
 
@@ -71,8 +81,12 @@ impl Icmp6Error {
     fn build<P: Packet>(&mut self, packet: &mut P, now: u64) -> Icmp6ErrorExit {
         let meta = *packet.meta();
         let l3 = usize::from(meta.l3);
-        let Some(&offender) = Ip6Header::view_at(packet.head(), l3) else { return Icmp6ErrorExit::Forbidden };
-        let Some(interface) = self.interfaces.get().get(meta.rx_if) else { return Icmp6ErrorExit::Unsendable };
+        let Some(&offender) = Ip6Header::view_at(packet.head(), l3) else {
+            return silent(packet.meta().icmp);
+        };
+        let Some(interface) = self.interfaces.get().get(meta.rx_if) else {
+            return Icmp6ErrorExit::Unsendable;
+        };
         let [kind, code] = meta.icmp.to_be_bytes();
         // RFC 4443 2.4 e: path MTU discovery works for multicast too.
         let to_group = meta.flags & flags::L2_MULTICAST != 0 || ip6::is_multicast(&offender.dst);
@@ -82,10 +96,10 @@ impl Icmp6Error {
             || ip6::is_unspecified(&offender.src)
             || is_icmp_error(packet, &offender, l3)
         {
-            return Icmp6ErrorExit::Forbidden;
+            return silent(meta.icmp);
         }
         if !self.limit.allow(now) {
-            return Icmp6ErrorExit::RateLimited;
+            return silent(meta.icmp);
         }
         let from = interface.source_ip6(offender.src.into()).octets();
 
@@ -118,7 +132,25 @@ impl Icmp6Error {
             return Icmp6ErrorExit::Send;
         }
         let rx_if = meta.rx_if;
-        if l2::turn(packet, rx_if, interface) { Icmp6ErrorExit::SendOnLink } else { Icmp6ErrorExit::Unsendable }
+        if l2::turn(packet, rx_if, interface) {
+            Icmp6ErrorExit::SendOnLink
+        } else {
+            Icmp6ErrorExit::Unsendable
+        }
+    }
+}
+
+/// The exit of a packet about which no error is sent, by the error that was due.
+fn silent(icmp: u16) -> Icmp6ErrorExit {
+    use icmpv6::unreachable::{NO_ROUTE, PORT, PROHIBITED};
+    let [kind, code] = icmp.to_be_bytes();
+    match (kind, code) {
+        (icmpv6::TIME_EXCEEDED, _) => Icmp6ErrorExit::HopLimitExceeded,
+        (icmpv6::PACKET_TOO_BIG, _) => Icmp6ErrorExit::TooBig,
+        (icmpv6::PARAMETER_PROBLEM, _) | (_, PORT) => Icmp6ErrorExit::NotLocal,
+        (_, NO_ROUTE) => Icmp6ErrorExit::NoRoute,
+        (_, PROHIBITED) => Icmp6ErrorExit::Prohibited,
+        _ => Icmp6ErrorExit::Unreachable,
     }
 }
 
@@ -128,7 +160,9 @@ fn is_icmp_error<P: Packet>(packet: &P, header: &Ip6Header, l3: usize) -> bool {
     let n = packet.copy_out(l3 + Ip6Header::LEN, &mut bytes);
     let bytes = bytes.get(..n).unwrap_or_default();
     match ip6::walk(header.next_header, bytes) {
-        Ok(upper) if upper.protocol == ip6::ICMPV6 && upper.fragment.is_none_or(|(offset, _)| offset == 0) => {
+        Ok(upper)
+            if upper.protocol == ip6::ICMPV6 && upper.fragment.is_none_or(|(offset, _)| offset == 0) =>
+        {
             // A message cut off before its type counts as an error: better silent than a loop.
             bytes.get(upper.offset).is_none_or(|kind| icmpv6::is_error(*kind))
         }

@@ -48,10 +48,12 @@ impl<P: Packet> Node<P> for Ip4Fragment<P> {
     fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip4FragmentExit>) {
         let packets = std::mem::take(batch);
         for mut packet in packets {
-            let adjacency = self.next_hops.adjacency(packet.meta().adjacency);
+            let index = packet.meta().adjacency;
+            let adjacency = self.next_hops.adjacency(index);
             let done = self.cut(cx, &mut packet, &adjacency);
             match done {
                 Ok(()) => {
+                    self.next_hops.mark_used(index);
                     cx.tx.send(adjacency.port, packet, cx.counters);
                     for mut fragment in self.rest.drain(..) {
                         cx.generated(&mut fragment);

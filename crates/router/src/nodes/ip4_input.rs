@@ -78,12 +78,10 @@ pub(super) fn write_ip4<P: Packet>(packet: &P, f: &mut dyn fmt::Write) -> fmt::R
 
 #[inline(always)]
 fn is_common(head: &[u8], meta: &Meta, len: usize) -> bool {
-    let Some((_, l3)) = head.split_at_checked(usize::from(meta.l3)) else { return false };
-    let Some(bytes) = l3.first_chunk::<20>() else { return false };
-    let Some(h) = Ip4Header::view(bytes) else { return false };
+    let Some(h) = Ip4Header::view_at(head, usize::from(meta.l3)) else { return false };
     (h.version_ihl == 0x45)
         & (usize::from(h.total_len.get()) + usize::from(meta.l3) == len)
-        & checksum::ip4_header_valid(bytes)
+        & checksum::ip4_header_valid(zerocopy::transmute_ref!(h))
         & !ip4::is_martian_source(h.src.get())
         // What may not be a source may not be a unicast destination either: 0/8, 127/8, 224/4, 240/4.
         & !ip4::is_martian_source(h.dst.get())

@@ -43,11 +43,9 @@ impl Ip4Rewrite {
 }
 
 /// Untagged Ethernet and IPv4 header: what the common packet has, in and out.
-const PLAIN: usize = eth_len() + Ip4Header::LEN;
+const PLAIN: usize = ETH + Ip4Header::LEN;
 
-const fn eth_len() -> usize {
-    size_of::<eth::EthHeader>()
-}
+const ETH: usize = size_of::<eth::EthHeader>();
 
 impl<P: Packet> Node<P> for Ip4Rewrite {
     type Exit = Ip4RewriteExit;
@@ -56,23 +54,23 @@ impl<P: Packet> Node<P> for Ip4Rewrite {
         out.set_all(Ip4RewriteExit::Output);
         for (i, packet) in batch.iter_mut().enumerate() {
             let (head, meta) = packet.split_mut();
-            let adjacency = self.next_hops.adjacency(meta.adjacency);
-            if let Some(head) = head.first_chunk_mut::<PLAIN>()
-                && usize::from(meta.l3) == eth_len()
-                && usize::from(adjacency.header_len) == eth_len()
-                && let Some(h) = Ip4Header::view_at_mut(head, eth_len())
-                && (h.ttl > 1)
-                    & (h.total_len.get() <= adjacency.mtu)
-                    & (meta.flags & (flags::GENERATED | flags::VLAN) == 0)
-                    & adjacency.complete
+            if let Some(plain) = self.next_hops.plain(meta.adjacency)
+                && let Some(head) = head.first_chunk_mut::<PLAIN>()
+                && let Some((l2, rest)) = head.split_first_chunk_mut::<12>()
+                && let Some((ethertype, l3)) = rest.split_first_chunk_mut::<2>()
+                && let Some(h) = Ip4Header::view_mut(l3)
+                && (usize::from(meta.l3) == ETH)
+                    & (h.ttl > 1)
+                    & (h.total_len.get() <= plain.mtu())
+                    & (meta.flags & flags::GENERATED == 0)
             {
                 h.ttl -= 1;
                 h.checksum.set(checksum::decrement_ttl(h.checksum.get()));
-                adjacency.write(head, eth::ETHERTYPE_IP4);
-                (meta.tx_if, meta.tx_port) = (adjacency.interface, adjacency.port);
+                plain.write(l2);
+                *ethertype = eth::ETHERTYPE_IP4.to_be_bytes();
+                (meta.tx_if, meta.tx_port) = (plain.interface(), plain.port());
             } else {
-                let exit = rewrite(packet, &adjacency);
-                out.set(i, exit);
+                out.set(i, self.any(packet));
             }
         }
     }
@@ -83,8 +81,20 @@ impl<P: Packet> Node<P> for Ip4Rewrite {
     }
 }
 
-/// The long way: any packet.
-#[inline(never)]
+impl Ip4Rewrite {
+    /// The long way. Loads the adjacency itself, so that the common way need not keep it in memory.
+    #[inline(never)]
+    fn any<P: Packet>(&self, packet: &mut P) -> Ip4RewriteExit {
+        let index = packet.meta().adjacency;
+        let exit = rewrite(packet, &self.next_hops.adjacency(index));
+        if exit == Ip4RewriteExit::Output {
+            self.next_hops.mark_used(index);
+        }
+        exit
+    }
+}
+
+/// Rewrites any packet.
 pub(super) fn rewrite<P: Packet>(packet: &mut P, adjacency: &Adjacency) -> Ip4RewriteExit {
     if !adjacency.complete {
         return Ip4RewriteExit::AdjacencyGone;

@@ -87,8 +87,7 @@ pub(super) fn write_ip6<P: Packet>(packet: &P, f: &mut dyn fmt::Write) -> fmt::R
 /// Anything else, unique local addresses included, takes the long way.
 #[inline(always)]
 fn is_common(head: &[u8], meta: &Meta, len: usize) -> bool {
-    let Some((_, l3)) = head.split_at_checked(usize::from(meta.l3)) else { return false };
-    let Some(h) = Ip6Header::view(l3) else { return false };
+    let Some(h) = Ip6Header::view_at(head, usize::from(meta.l3)) else { return false };
     (h.version() == 6)
         & (usize::from(h.payload_len.get()) + Ip6Header::LEN + usize::from(meta.l3) == len)
         & (h.src[0] >> 5 == 1)

@@ -52,22 +52,22 @@ impl<P: Packet> Node<P> for Ip6Rewrite {
         out.set_all(Ip6RewriteExit::Output);
         for (i, packet) in batch.iter_mut().enumerate() {
             let (head, meta) = packet.split_mut();
-            let adjacency = self.next_hops.adjacency(meta.adjacency);
-            if let Some(head) = head.first_chunk_mut::<PLAIN>()
-                && usize::from(meta.l3) == ETH
-                && usize::from(adjacency.header_len) == ETH
-                && let Some(h) = Ip6Header::view_at_mut(head, ETH)
-                && (h.hop_limit > 1)
-                    & (usize::from(h.payload_len.get()) + Ip6Header::LEN <= usize::from(adjacency.mtu))
-                    & (meta.flags & (flags::GENERATED | flags::VLAN) == 0)
-                    & adjacency.complete
+            if let Some(plain) = self.next_hops.plain(meta.adjacency)
+                && let Some(head) = head.first_chunk_mut::<PLAIN>()
+                && let Some((l2, rest)) = head.split_first_chunk_mut::<12>()
+                && let Some((ethertype, l3)) = rest.split_first_chunk_mut::<2>()
+                && let Some(h) = Ip6Header::view_mut(l3)
+                && (usize::from(meta.l3) == ETH)
+                    & (h.hop_limit > 1)
+                    & (usize::from(h.payload_len.get()) + Ip6Header::LEN <= usize::from(plain.mtu()))
+                    & (meta.flags & flags::GENERATED == 0)
             {
                 h.hop_limit -= 1;
-                adjacency.write(head, eth::ETHERTYPE_IP6);
-                (meta.tx_if, meta.tx_port) = (adjacency.interface, adjacency.port);
+                plain.write(l2);
+                *ethertype = eth::ETHERTYPE_IP6.to_be_bytes();
+                (meta.tx_if, meta.tx_port) = (plain.interface(), plain.port());
             } else {
-                let exit = rewrite(packet, &adjacency);
-                out.set(i, exit);
+                out.set(i, self.any(packet));
             }
         }
     }
@@ -78,8 +78,20 @@ impl<P: Packet> Node<P> for Ip6Rewrite {
     }
 }
 
-/// The long way: any packet.
-#[inline(never)]
+impl Ip6Rewrite {
+    /// The long way. Loads the adjacency itself, so that the common way need not keep it in memory.
+    #[inline(never)]
+    fn any<P: Packet>(&self, packet: &mut P) -> Ip6RewriteExit {
+        let index = packet.meta().adjacency;
+        let exit = rewrite(packet, &self.next_hops.adjacency(index));
+        if exit == Ip6RewriteExit::Output {
+            self.next_hops.mark_used(index);
+        }
+        exit
+    }
+}
+
+/// Rewrites any packet.
 fn rewrite<P: Packet>(packet: &mut P, adjacency: &Adjacency) -> Ip6RewriteExit {
     if !adjacency.complete {
         return Ip6RewriteExit::AdjacencyGone;

@@ -147,6 +147,55 @@ impl Adjacency {
     }
 }
 
+/// The part of an adjacency that the common packet needs: a known neighbour and an untagged Ethernet header.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain {
+    first: u64,
+    addresses: [u64; 2],
+}
+
+impl Plain {
+    /// Loads from a record and marks it as used; `None` where the neighbour is unknown or frames are tagged.
+    #[inline(always)]
+    pub(super) fn load(record: &[AtomicU64; WORDS]) -> Option<Self> {
+        const UNTAGGED_COMPLETE: u64 = 14 | 1 << 8;
+        let first = record[0].load(Relaxed);
+        if first & 0x1ff != UNTAGGED_COMPLETE {
+            return None;
+        }
+        if record[USED].load(Relaxed) == 0 {
+            record[USED].store(1, Relaxed);
+        }
+        Some(Plain { first, addresses: [record[1].load(Relaxed), record[2].load(Relaxed)] })
+    }
+
+    /// MTU of the interface.
+    #[inline(always)]
+    pub fn mtu(self) -> u16 {
+        (self.first >> 48) as u16
+    }
+
+    /// Interface the packet leaves by.
+    #[inline(always)]
+    pub fn interface(self) -> IfIndex {
+        (self.first >> 16) as u16
+    }
+
+    /// Port the packet leaves by.
+    #[inline(always)]
+    pub fn port(self) -> PortId {
+        (self.first >> 32) as u16
+    }
+
+    /// Destination and source address.
+    #[inline(always)]
+    pub fn write(self, addresses: &mut [u8; 12]) {
+        let [low, high] = self.addresses.map(u64::to_le_bytes);
+        addresses[..8].copy_from_slice(&low);
+        addresses[8..].copy_from_slice(&high[..4]);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,6 +221,19 @@ mod tests {
     }
 
     #[test]
+    fn the_plain_part_agrees_with_the_whole_and_counts_as_use() {
+        let record: [AtomicU64; WORDS] = std::array::from_fn(|_| AtomicU64::new(0));
+        let a = Adjacency::new(0xfffe, &interface(None, None), Some([1, 2, 3, 4, 5, 6]));
+        a.store(None, &record);
+        let plain = Plain::load(&record).unwrap();
+        assert_eq!((plain.interface(), plain.port(), plain.mtu()), (a.interface, a.port, a.mtu));
+        let mut addresses = [0; 12];
+        plain.write(&mut addresses);
+        assert_eq!(addresses, a.header[..12]);
+        assert_eq!(record[USED].load(Relaxed), 1);
+    }
+
+    #[test]
     fn a_record_gives_back_what_was_stored() {
         for (ip, mac) in [("10.0.0.1", Some([9; 6])), ("fe80::1", None), ("255.255.255.255", Some([0xff; 6]))]
         {
@@ -180,6 +242,7 @@ mod tests {
             let a = Adjacency::new(0xfffe, &interface(Some(4094), Some(1)), mac);
             a.store(ip, &record);
             assert_eq!((Adjacency::load(&record), Adjacency::load_next_hop(&record)), (a, ip));
+            assert!(Plain::load(&record).is_none(), "tagged, or the neighbour unknown");
         }
     }
 }

@@ -24,7 +24,7 @@ mod writer;
 
 use linerate_pipeline::interface::Interfaces;
 
-pub use adjacency::{Adjacency, AdjacencyIndex, MAX_HEADER};
+pub use adjacency::{Adjacency, AdjacencyIndex, MAX_HEADER, Plain};
 pub use linerate_tables::fib::NextHopId;
 pub use next_hops::{NextHop, NextHops};
 pub use writer::{

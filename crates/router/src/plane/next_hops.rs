@@ -10,7 +10,7 @@ use std::sync::atomic::{
 use linerate_pipeline::IfIndex;
 use linerate_tables::fib::NextHopId;
 
-use super::adjacency::{self, Adjacency, AdjacencyIndex};
+use super::adjacency::{self, Adjacency, AdjacencyIndex, Plain};
 use super::words::{Words, zeroed_u32};
 use super::writer::{MAX_ADJACENCIES, MAX_BUCKETS, MAX_NEXT_HOPS, PlaneError};
 
@@ -113,6 +113,7 @@ impl Shared {
         })
     }
 
+    #[inline(always)]
     pub(super) fn record(&self, index: AdjacencyIndex) -> Option<&[AtomicU64; adjacency::WORDS]> {
         self.adjacencies.chunk(index as usize * adjacency::WORDS)
     }
@@ -164,6 +165,14 @@ impl NextHops {
         self.0.record(index).map_or(Adjacency::default(), Adjacency::load)
     }
 
+    /// What the common packet needs of an adjacency, for a packet that will be sent by it: counts as
+    /// [used](Self::mark_used). `None` where the neighbour is unknown or the header has tags: use
+    /// [`adjacency`](Self::adjacency).
+    #[inline(always)]
+    pub fn plain(&self, index: AdjacencyIndex) -> Option<Plain> {
+        self.0.record(index).and_then(Plain::load)
+    }
+
     /// Notes that packets leave by this adjacency, which keeps its neighbour from ageing. Costs a load of a line that
     /// [`adjacency`](Self::adjacency) has fetched already; the store happens once per ageing period.
     #[inline(always)]
@@ -201,7 +210,7 @@ impl NextHops {
     fn member(&self, first: u32, log2: u8, hash: u32) -> NextHop {
         // Multiplying by an odd constant near 2^32/φ moves every bit of the hash into the top ones, which number the
         // bucket: queue selection has used the low ones already.
-        let mixed = hash.wrapping_mul(0x9e37_79b1);
+        let mixed = (hash ^ hash >> 15).wrapping_mul(0x9e37_79b1);
         let mask = (1u32 << (log2 & 31)) - 1;
         let mut at = (u64::from(mixed) << (log2 & 31) >> 32) as u32;
         let mut answer = NextHop::Unreachable;

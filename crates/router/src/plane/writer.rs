@@ -168,8 +168,11 @@ impl PlaneWriter {
             return Err(PlaneError::TooManyMembers(all.len().max(live.len())));
         }
         let live = merge(if live.is_empty() { all } else { live });
-        let log2 = buckets::log2_for(&merge(all));
         let old = self.load(id);
+        let wanted = buckets::log2_for(&merge(all));
+        // Fewer buckets would move flows of members that stay: only a group that shrinks a lot gives room back.
+        let log2 = decode_group(old)
+            .map_or(wanted, |(_, log2)| if wanted + 4 < log2 { wanted } else { wanted.max(log2) });
         let mut dealt = self.scaled(old, log2);
         buckets::deal(&mut dealt, &live);
         let first = match decode_group(old) {

@@ -2,7 +2,7 @@
 
 use super::{
     Shared,
-    record::{DENSE_TO, Encoded, INDEX, LABELLED, RECORD, SKIP_HEADER, SKIPPING, rank},
+    record::{DENSE_TO, Encoded, INDEX, LABELLED, RECORD, ROOT_WORDS, SKIP_HEADER, SKIPPING, rank},
     slots::{SLOTS, covered, slot_of},
 };
 use crate::{
@@ -44,8 +44,8 @@ pub(super) struct Records {
 #[derive(Clone, Copy)]
 enum Target {
     Slot(usize),
-    /// A cell of the record an item names.
-    Record(u32, u8),
+    /// Half a word of a record: shifted by this.
+    Word(u32, u32),
 }
 
 /// What one change is about to publish.
@@ -108,6 +108,7 @@ impl Records {
         let place = match record.single_leaf() {
             // A skipping record also says what holds where the skipped bits differ.
             Some(leaf) if node.depth <= DENSE_TO || leaf == node.cover => Place { item: leaf, words: 0 },
+            _ if node.parent == NONE => self.write_root(&cells)?,
             _ => self.write(node, &record)?,
         };
         node.dirty = false;
@@ -130,8 +131,21 @@ impl Records {
         Ok(Place { item, words: words as u8 })
     }
 
+    fn write_root(&mut self, cells: &[u32; 64]) -> Result<Place, FibError> {
+        let at = self.arena.alloc(ROOT_WORDS)?;
+        for (i, word) in (at..).zip(Encoded::root(cells)) {
+            self.arena.set(i, word);
+        }
+        Ok(Place { item: RECORD | at, words: ROOT_WORDS as u8 })
+    }
+
     /// Encodes `top`, and nodes above it as far as they say something else because of it.
-    fn plan_subtree(&mut self, tree: &mut Tree<Place>, mut top: NodeId, plan: &mut Plan) -> Result<(), FibError> {
+    fn plan_subtree(
+        &mut self,
+        tree: &mut Tree<Place>,
+        mut top: NodeId,
+        plan: &mut Plan,
+    ) -> Result<(), FibError> {
         loop {
             let item = self.encode(tree, top, plan)?;
             let node = tree.node(top);
@@ -141,13 +155,14 @@ impl Records {
             }
             let up = tree.node(node.parent);
             let cell = cell(node.key, up.depth);
-            let now = if up.place.words == 0 { up.place.item } else { self.load_item(up.place.item, cell) };
+            let now = if up.place.words == 0 { up.place.item } else { self.load_item(up, cell) };
             if now == item && !up.dirty {
                 return Ok(());
             }
             // Both name records: the cell has an item to itself.
             if now & item & RECORD != 0 && up.place.words != 0 {
-                plan.stores.push((Target::Record(up.place.item, cell), item));
+                let (word, shift) = self.item_at(up, cell);
+                plan.stores.push((Target::Word(word, shift), item));
                 return Ok(());
             }
             top = node.parent;
@@ -177,7 +192,7 @@ impl Records {
             match target {
                 // Release: a reader that sees the item sees the records below it.
                 Target::Slot(slot) => self.shared.direct[slot].store(item, Ordering::Release),
-                Target::Record(record, cell) => self.store_item(record, cell, item),
+                Target::Word(word, shift) => self.store_item(word, shift, item),
             }
         }
         let replaced = plan.encoded.into_iter().map(|(_, old)| old).chain(mem::take(&mut tree.dead));
@@ -187,22 +202,25 @@ impl Records {
         Ok(())
     }
 
-    /// The item of a cell in a record of ours.
-    fn load_item(&self, record: u32, cell: u8) -> u32 {
-        let (word, shift) = self.item_at(record, cell);
+    /// The item of a cell in a node's record.
+    fn load_item(&self, node: &Node<Place>, cell: u8) -> u32 {
+        let (word, shift) = self.item_at(node, cell);
         (self.arena.get(word) >> shift) as u32
     }
 
     /// Makes a cell of a published record name another record.
-    fn store_item(&self, record: u32, cell: u8, item: u32) {
-        let (word, shift) = self.item_at(record, cell);
+    fn store_item(&self, word: u32, shift: u32, item: u32) {
         let other_half = self.arena.get(word) & !(u64::from(u32::MAX) << shift);
         self.arena.set(word, other_half | u64::from(item) << shift);
     }
 
-    /// Word and shift of a cell's item.
-    fn item_at(&self, record: u32, cell: u8) -> (u32, u32) {
-        let at = (record & INDEX) + if record & SKIPPING != 0 { SKIP_HEADER } else { 0 };
+    /// Word and shift of a cell's item in a node's record.
+    fn item_at(&self, node: &Node<Place>, cell: u8) -> (u32, u32) {
+        let at = node.place.item & INDEX;
+        if node.parent == NONE {
+            return (at + u32::from(cell) / 2, u32::from(cell) % 2 * 32);
+        }
+        let at = at + if node.place.item & SKIPPING != 0 { SKIP_HEADER } else { 0 };
         let r = rank(self.arena.get(at), cell.into());
         (at + r.div_ceil(2), (!r & 1) * 32)
     }

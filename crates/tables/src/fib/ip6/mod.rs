@@ -4,6 +4,7 @@
 //!   001 xxxxxxxxxxxxxxxxx │ 6 bits │ 6 bits │ ... │ 6 bits │ the rest
 //!   direct table (2^17)    depth 20    26             62      skipping records, only where routes longer than /68 are
 //!
+//!   root      [ item of cell 0 | item of cell 1 ] ... [ 62 | 63 ]        the record right below a slot
 //!   record    [ change word, 64 bits ][ item 0 | item 1 ][ item 2 | item 3 ] ...        64-bit words
 //!   skipping  [ miss item | depth ][ low address half, masked ] and then as a record
 //!   item      0 │ next hop (31 bits): a leaf      1 0 │ word index of a record      1 1 │ of a skipping record

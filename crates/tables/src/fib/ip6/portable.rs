@@ -3,7 +3,7 @@
 
 use super::{
     Shared,
-    record::{INDEX, LABELLED, PLAIN_LEVELS, RECORD, SKIPPING, skip_down, step},
+    record::{INDEX, LABELLED, PLAIN_LEVELS, RECORD, SKIPPING, root_step, skip_down, step},
     slots::slot_of,
 };
 use crate::fib::NextHopId;
@@ -41,29 +41,48 @@ fn descend(
     items: &mut [u32; LANES],
     keys: &mut [u64; LANES],
     active: &mut [u8; LANES],
-    mut n: usize,
+    n: usize,
 ) {
+    let mut n = pass(items, keys, active, n, |at, c| root_step(view, at, c));
     for _ in 0..PLAIN_LEVELS {
         if n == 0 {
             return;
         }
-        let mut left = 0;
-        for k in 0..n {
-            let lane = active[k];
-            let i = usize::from(lane) % LANES;
-            let next = step(view, items[i] & INDEX, (keys[i] >> 58) as u32);
-            keys[i] <<= 6;
-            items[i] = next;
-            active[left] = lane;
-            left += usize::from(is_plain(next));
-        }
-        n = left;
+        n = pass(items, keys, active, n, |at, c| step(view, at, c));
     }
+}
+
+/// One record further for every active lane; returns how many are active after it.
+#[inline(always)]
+fn pass(
+    items: &mut [u32; LANES],
+    keys: &mut [u64; LANES],
+    active: &mut [u8; LANES],
+    n: usize,
+    step: impl Fn(u32, u32) -> u32,
+) -> usize {
+    let mut left = 0;
+    for k in 0..n.min(LANES) {
+        let lane = active[k];
+        let i = usize::from(lane) % LANES;
+        let next = step(items[i] & INDEX, (keys[i] >> 58) as u32);
+        keys[i] <<= 6;
+        items[i] = next;
+        active[left] = lane;
+        left += usize::from(is_plain(next));
+    }
+    left
 }
 
 /// From items to next hops: skipping records for the few that have them, the default route, labels.
 #[inline]
-pub(crate) fn finish(shared: &Shared, view: &[AtomicU64], addrs: &[u128], items: &[u32], out: &mut [NextHopId]) {
+pub(crate) fn finish(
+    shared: &Shared,
+    view: &[AtomicU64],
+    addrs: &[u128],
+    items: &[u32],
+    out: &mut [NextHopId],
+) {
     let default = shared.default.load(Ordering::Relaxed);
     let mut unusual = false;
     for (&item, out) in items.iter().zip(out.iter_mut()) {

@@ -2,6 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Words of a root record.
+pub(crate) const ROOT_WORDS: usize = 32;
+
 /// Set in items that name a record.
 pub(crate) const RECORD: u32 = 1 << 31;
 
@@ -17,8 +20,9 @@ pub(crate) const LABELLED: u32 = RECORD - (1 << 16);
 /// Words before the change word of a skipping record.
 pub(crate) const SKIP_HEADER: u32 = 2;
 
-/// Records an address can pass from the shortest slot (8 bits) to the last plain record, so that no reader loops longer.
-pub(crate) const PLAIN_LEVELS: usize = 10;
+/// Records an address can pass after a root record, from the shortest slot (8 bits) to the last plain one: no reader loops
+/// longer.
+pub(crate) const PLAIN_LEVELS: usize = 9;
 
 /// Skipping records an address can pass after that.
 pub(crate) const SKIP_LEVELS: usize = 10;
@@ -49,6 +53,11 @@ impl Encoded {
         out
     }
 
+    /// The words of a root record: the items of all cells.
+    pub(crate) fn root(cells: &[u32; 64]) -> impl Iterator<Item = u64> + '_ {
+        cells.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32)
+    }
+
     /// The leaf that all cells agree on, if they do.
     pub(crate) fn single_leaf(&self) -> Option<u32> {
         (self.len == 1 && self.items[0] & RECORD == 0).then_some(self.items[0])
@@ -70,6 +79,12 @@ impl Encoded {
 #[inline(always)]
 pub(crate) fn rank(change: u64, c: u32) -> u32 {
     (change << (63 - c)).count_ones()
+}
+
+/// Follows the root record at `at`.
+#[inline(always)]
+pub(crate) fn root_step(view: &[AtomicU64], at: u32, c: u32) -> u32 {
+    (word(view, at + c / 2) >> (c % 2 * 32)) as u32
 }
 
 /// Follows one record whose change word is at `at`.

@@ -3,9 +3,22 @@
 use crate::fib::{NextHopId, ip6::Shared, ip6::lookup_portable};
 
 #[cfg(target_arch = "x86_64")]
-use crate::fib::{arena::GUARD, ip6::{INDEX, PLAIN_LEVELS, RECORD, SKIPPING, finish}};
+use crate::fib::{
+    arena::GUARD,
+    ip6::{INDEX, PLAIN_LEVELS, RECORD, SKIPPING, finish},
+};
 #[cfg(target_arch = "x86_64")]
-use std::{arch::x86_64::*, sync::atomic::AtomicU64};
+use std::{
+    arch::x86_64::*,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// Addresses that descend together.
+const LANES: usize = 64;
+
+/// Vectors of them.
+#[cfg(target_arch = "x86_64")]
+const GROUPS: usize = LANES / 8;
 
 /// Whether this CPU has what [`lookup`] needs.
 pub(crate) fn is_available() -> bool {
@@ -15,45 +28,83 @@ pub(crate) fn is_available() -> bool {
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vpopcntdq")
+            && is_x86_feature_detected!("popcnt")
     }
     #[cfg(not(target_arch = "x86_64"))]
     false
 }
 
-/// Looks up `addrs[i]` into `out[i]`.
-pub(crate) fn lookup(shared: &Shared, addrs: &[u128], out: &mut [NextHopId]) {
-    let n = addrs.len().min(out.len());
+/// Whether gathers are microcoded: AMD's, up to now.
+pub(crate) fn has_slow_gathers() -> bool {
     #[cfg(target_arch = "x86_64")]
-    let done = if is_available() {
-        let whole = n - n % LANES;
-        for (addrs, out) in addrs[..whole].chunks_exact(LANES).zip(out[..whole].chunks_exact_mut(LANES)) {
-            // SAFETY: the CPU has the features (checked above); both slices hold LANES elements.
-            unsafe { lookup_64(shared, addrs, out) };
-        }
-        whole
-    } else {
-        0
-    };
+    {
+        let id = __cpuid(0);
+        (id.ebx, id.edx, id.ecx) == (0x6874_7541, 0x6974_6e65, 0x444d_4163) // "AuthenticAMD"
+    }
     #[cfg(not(target_arch = "x86_64"))]
-    let done = 0;
-    lookup_portable(shared, &addrs[done..n], &mut out[done..n]);
+    false
 }
 
-#[cfg(target_arch = "x86_64")]
-const LANES: usize = 64;
+/// Looks up `addrs[i]` into `out[i]`. Where `GATHER_ALL`, gathers lead to the leaf; otherwise they do only the levels that
+/// most lanes need, and the rest go on one by one: for CPUs whose gathers cost as much for one lane as for eight.
+pub(crate) fn lookup<const GATHER_ALL: bool>(shared: &Shared, addrs: &[u128], out: &mut [NextHopId]) {
+    let n = addrs.len().min(out.len());
+    let whole = if is_available() { n - n % LANES } else { 0 };
+    #[cfg(target_arch = "x86_64")]
+    for (addrs, out) in addrs[..whole].chunks_exact(LANES).zip(out[..whole].chunks_exact_mut(LANES)) {
+        // SAFETY: the CPU has the features (checked above); both slices hold LANES elements.
+        unsafe { lookup_64::<GATHER_ALL>(shared, addrs, out) };
+    }
+    lookup_portable(shared, &addrs[whole..n], &mut out[whole..n]);
+}
 
+/// Lanes of items and of the address bits they have not used yet.
 #[cfg(target_arch = "x86_64")]
-const GROUPS: usize = LANES / 8;
+struct Lanes {
+    keys: [__m512i; GROUPS],
+    items: [__m512i; GROUPS],
+}
 
 /// Looks up 64 addresses.
 ///
 /// # Safety
 /// The CPU has the features named; `addrs` and `out` hold at least 64 elements.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512vpopcntdq")]
-unsafe fn lookup_64(shared: &Shared, addrs: &[u128], out: &mut [NextHopId]) {
-    let mut keys = [_mm512_setzero_si512(); GROUPS];
-    let mut items = [_mm512_setzero_si512(); GROUPS];
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512vpopcntdq,popcnt")]
+unsafe fn lookup_64<const GATHER_ALL: bool>(shared: &Shared, addrs: &[u128], out: &mut [NextHopId]) {
+    // SAFETY: as promised by the caller.
+    let mut lanes = unsafe { enter(shared, addrs) };
+    let view = shared.words.view();
+    let mut leaves = [0u32; LANES];
+    // SAFETY: the CPU has the features.
+    unsafe {
+        let mut active = root_level(view, &mut lanes);
+        let levels = if GATHER_ALL { PLAIN_LEVELS } else { 1 };
+        for _ in 0..levels {
+            if active == 0 {
+                break;
+            }
+            active = level(view, &mut lanes, active);
+        }
+        for (g, &items) in lanes.items.iter().enumerate() {
+            // Group g is leaves 8g..8g+8.
+            _mm256_storeu_si256(leaves.as_mut_ptr().add(8 * g).cast(), _mm512_cvtepi64_epi32(items));
+        }
+        if active != 0 {
+            one_by_one(view, &lanes.keys, &mut leaves, active);
+        }
+    }
+    finish(shared, view, addrs, &leaves, out);
+}
+
+/// The direct table.
+///
+/// # Safety
+/// The CPU has the features named; `addrs` holds at least 64 elements.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq")]
+unsafe fn enter(shared: &Shared, addrs: &[u128]) -> Lanes {
+    let mut lanes = Lanes { keys: [_mm512_setzero_si512(); GROUPS], items: [_mm512_setzero_si512(); GROUPS] };
     let evens = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0);
     let odds = _mm512_set_epi64(15, 13, 11, 9, 7, 5, 3, 1);
     for g in 0..GROUPS {
@@ -71,61 +122,134 @@ unsafe fn lookup_64(shared: &Shared, addrs: &[u128], out: &mut [NextHopId]) {
             let depth = _mm512_mask_blend_epi64(global, _mm512_set1_epi64(8), _mm512_set1_epi64(20));
             let up = _mm512_sllv_epi64(high, depth);
             let down = _mm512_srlv_epi64(low, _mm512_sub_epi64(_mm512_set1_epi64(64), depth));
-            keys[g] = _mm512_or_si512(up, down);
-            items[g] = _mm512_cvtepu32_epi64(_mm512_i64gather_epi32::<4>(slot, shared.direct.as_ptr().cast()));
+            lanes.keys[g] = _mm512_or_si512(up, down);
+            lanes.items[g] = _mm512_cvtepu32_epi64(_mm512_i64gather_epi32::<4>(slot, shared.direct.as_ptr().cast()));
         }
     }
-    let view = shared.words.view();
-    // SAFETY: the CPU has the features.
-    unsafe { descend(view, &mut keys, &mut items) };
-    let mut leaves = [0u32; LANES];
-    for g in 0..GROUPS {
-        let group = _mm512_cvtepi64_epi32(items[g]);
-        // SAFETY: group g writes leaves 8g..8g+8.
-        unsafe { _mm256_storeu_si256(leaves.as_mut_ptr().add(8 * g).cast(), group) };
-    }
-    finish(shared, view, addrs, &leaves, out);
+    std::sync::atomic::fence(Ordering::Acquire);
+    lanes
 }
 
-/// Follows plain records until every lane has something else.
+/// Lanes of a group whose items name plain records.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn plain(items: __m512i) -> u8 {
+    let kind = _mm512_and_si512(items, _mm512_set1_epi64((RECORD | SKIPPING).into()));
+    _mm512_cmpeq_epi64_mask(kind, _mm512_set1_epi64(RECORD.into()))
+}
+
+/// Where records of a group are, clamped so that [`GUARD`] words follow.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn places(view: &[AtomicU64], items: __m512i) -> __m512i {
+    let limit = _mm512_set1_epi64(view.len().saturating_sub(GUARD) as i64);
+    _mm512_min_epu64(_mm512_and_si512(items, _mm512_set1_epi64(INDEX.into())), limit)
+}
+
+/// Follows root records; returns the lanes that are at plain records then.
+///
+/// # Safety
+/// The CPU has the features named.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq")]
+unsafe fn root_level(view: &[AtomicU64], lanes: &mut Lanes) -> u64 {
+    let mut active = 0;
+    for g in 0..GROUPS {
+        let mask = plain(lanes.items[g]);
+        if mask == 0 {
+            continue;
+        }
+        let at = places(view, lanes.items[g]);
+        let half = _mm512_add_epi64(_mm512_add_epi64(at, at), _mm512_srli_epi64(lanes.keys[g], 58));
+        let old = _mm512_cvtepi64_epi32(lanes.items[g]);
+        // SAFETY: a root record is 32 words, fewer than GUARD, from where `places` says at most.
+        let next = unsafe { _mm512_mask_i64gather_epi32::<4>(old, mask, half, view.as_ptr().cast()) };
+        lanes.items[g] = _mm512_cvtepu32_epi64(next);
+        lanes.keys[g] = _mm512_slli_epi64(lanes.keys[g], 6);
+        active |= u64::from(plain(lanes.items[g]) & mask) << (8 * g);
+    }
+    active
+}
+
+/// Follows one record in every active lane; returns the lanes that are at plain records then.
 ///
 /// # Safety
 /// The CPU has the features named.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512vpopcntdq")]
-unsafe fn descend(view: &[AtomicU64], keys: &mut [__m512i; GROUPS], items: &mut [__m512i; GROUPS]) {
-    let base = view.as_ptr();
-    let kind = _mm512_set1_epi64((RECORD | SKIPPING).into());
-    let plain = _mm512_set1_epi64(RECORD.into());
-    let index = _mm512_set1_epi64(INDEX.into());
-    let limit = _mm512_set1_epi64(view.len().saturating_sub(GUARD) as i64);
-    for _ in 0..PLAIN_LEVELS {
-        let mut any = 0u8;
-        for g in 0..GROUPS {
-            let active = _mm512_cmpeq_epi64_mask(_mm512_and_si512(items[g], kind), plain);
-            any |= active;
-            if active == 0 {
-                continue;
-            }
-            let at = _mm512_min_epu64(_mm512_and_si512(items[g], index), limit);
-            let cell = _mm512_srli_epi64(keys[g], 58);
-            keys[g] = _mm512_slli_epi64(keys[g], 6);
-            // SAFETY: `at` is at most `limit`, whatever the table says (a reader that ignores grace periods may see
-            // anything), so both reads end before `limit + 34`, and the view is GUARD words longer than `limit`.
-            unsafe {
-                let change =
-                    _mm512_mask_i64gather_epi64::<8>(_mm512_setzero_si512(), active, at, base.cast::<i64>());
-                let upto = _mm512_sllv_epi64(change, _mm512_xor_si512(cell, _mm512_set1_epi64(63)));
-                let rank = _mm512_popcnt_epi64(upto);
-                // In halves of words: the change word takes two, items count from 1.
-                let half = _mm512_add_epi64(_mm512_add_epi64(_mm512_add_epi64(at, at), rank), _mm512_set1_epi64(1));
-                let old = _mm512_cvtepi64_epi32(items[g]);
-                let next = _mm512_mask_i64gather_epi32::<4>(old, active, half, base.cast::<i32>());
-                items[g] = _mm512_cvtepu32_epi64(next);
-            }
+unsafe fn level(view: &[AtomicU64], lanes: &mut Lanes, active: u64) -> u64 {
+    let mut left = 0;
+    for g in 0..GROUPS {
+        let mask = (active >> (8 * g)) as u8;
+        if mask == 0 {
+            continue;
         }
-        if any == 0 {
+        let at = places(view, lanes.items[g]);
+        let cell = _mm512_srli_epi64(lanes.keys[g], 58);
+        lanes.keys[g] = _mm512_slli_epi64(lanes.keys[g], 6);
+        // SAFETY: a record is 33 words at most, fewer than GUARD, from where `places` says at most; the number of bits
+        // counted is 64 at most, whatever the word says.
+        unsafe {
+            let none = _mm512_setzero_si512();
+            let change = _mm512_mask_i64gather_epi64::<8>(none, mask, at, view.as_ptr().cast());
+            let upto = _mm512_sllv_epi64(change, _mm512_xor_si512(cell, _mm512_set1_epi64(63)));
+            // In halves of words: the change word takes two, items count from 1.
+            let item = _mm512_add_epi64(_mm512_popcnt_epi64(upto), _mm512_set1_epi64(1));
+            let half = _mm512_add_epi64(_mm512_add_epi64(at, at), item);
+            let old = _mm512_cvtepi64_epi32(lanes.items[g]);
+            let next = _mm512_mask_i64gather_epi32::<4>(old, mask, half, view.as_ptr().cast());
+            lanes.items[g] = _mm512_cvtepu32_epi64(next);
+        }
+        left |= u64::from(plain(lanes.items[g]) & mask) << (8 * g);
+    }
+    left
+}
+
+/// The remaining levels of the active lanes, without gathers.
+///
+/// # Safety
+/// The CPU has the features named.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,popcnt")]
+unsafe fn one_by_one(view: &[AtomicU64], keys: &[__m512i; GROUPS], items: &mut [u32; LANES], active: u64) {
+    let mut rest = [0u64; LANES];
+    for (g, &keys) in keys.iter().enumerate() {
+        // SAFETY: group g is keys 8g..8g+8.
+        unsafe { _mm512_storeu_si512(rest.as_mut_ptr().add(8 * g).cast(), keys) };
+    }
+    let base = view.as_ptr().cast::<u64>();
+    let limit = view.len().saturating_sub(GUARD);
+    let mut list = [0u8; LANES];
+    let mut n = 0;
+    let mut bits = active;
+    while bits != 0 {
+        let lane = bits.trailing_zeros() as usize;
+        bits &= bits - 1;
+        list[n] = lane as u8;
+        n += 1;
+    }
+    for _ in 0..PLAIN_LEVELS {
+        let mut left = 0;
+        for k in 0..n {
+            let lane = list[k];
+            let i = usize::from(lane) % LANES;
+            let at = ((items[i] & INDEX) as usize).min(limit);
+            let key = rest[i];
+            rest[i] = key << 6;
+            // SAFETY: as in `level`. Atomic loads of halves of atomic words: both are plain loads on this CPU, and
+            // what is loaded second is found through what is loaded first.
+            let next = unsafe {
+                let change = base.add(at).read_volatile();
+                let rank = (change << (63 - (key >> 58))).count_ones() as usize;
+                base.add(at).cast::<u32>().add(rank + 1).read_volatile()
+            };
+            items[i] = next;
+            list[left] = lane;
+            left += usize::from(next & (RECORD | SKIPPING) == RECORD);
+        }
+        if left == 0 {
             return;
         }
+        n = left;
     }
 }
