@@ -89,7 +89,8 @@ mod tests {
 
     #[test]
     fn causes_are_told_once() {
-        let error = anyhow::anyhow!("no such device").context("port `a`: no such device").context("cannot start");
+        let error =
+            anyhow::anyhow!("no such device").context("port `a`: no such device").context("cannot start");
         assert_eq!(sentence(&error), "cannot start: port `a`: no such device");
     }
 }
