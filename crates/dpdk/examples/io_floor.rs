@@ -54,6 +54,10 @@ fn forward(
     sched_setaffinity(Pid::from_raw(0), &set)?;
     let _worker = register_worker_thread()?;
     let mut lanes: Vec<_> = rx.zip(tx).collect();
+    if let Ok(burst) = std::env::var("BURST") {
+        let burst = burst.parse()?;
+        lanes.iter_mut().for_each(|(rx, _)| rx.set_burst(burst));
+    }
     let mut batch: Batch<Mbuf> = Batch::new();
     let now = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from);
     let (start, mut last, mut packets) = (now()?, now()?, 0u64);

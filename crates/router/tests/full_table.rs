@@ -1,5 +1,13 @@
 //! The whole control path with real tables: RIB, next hops, FIBs; what it takes and that it is right.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "helpers of tests may fail and print as tests do"
+)]
+
 use std::io::Read;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -177,7 +185,7 @@ fn readers_see_untouched_routes_right_during_churn_and_gateway_changes() {
                 let (mut batches, mut macs) = (0u64, std::collections::HashSet::new());
                 while !stop.load(Relaxed) {
                     let addrs: [u32; 64] =
-                        std::array::from_fn(|i| 0x1400_0000 + (i as u32 % 2 << 24) + (i as u32) * 77_777);
+                        std::array::from_fn(|i| 0x1400_0000 + ((i as u32 % 2) << 24) + (i as u32) * 77_777);
                     let (mut ids, mut out) = ([0; 64], [NextHop::None; 64]);
                     plane.fib4.lookup_batch(&addrs, &mut ids);
                     let forwards = plane.next_hops.resolve(&ids, |_| 0, &mut out);

@@ -1,6 +1,14 @@
 //! Random changes of interfaces, routes and static neighbours against a model that computes every answer anew from
 //! what is configured.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "helpers of tests may fail and print as tests do"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -330,7 +338,7 @@ proptest! {
                 }
                 Step::Neighbors(bits) => {
                     let mut next = model.clone();
-                    let chosen = NEIGHBORS.iter().enumerate().filter(|(n, _)| bits >> n & 1 != 0);
+                    let chosen = NEIGHBORS.iter().enumerate().filter(|(n, _)| (bits >> n) & 1 != 0);
                     next.neighbors = chosen.map(|(n, (i, a))| ((*i, ip(a)), [2, 0, 0, 0, bits, 10 + n as u8])).collect();
                     // Refused as a whole where one of them is the interface's own address.
                     if r.set_neighbors(0, statics(&next)).is_ok() {

@@ -355,3 +355,74 @@ fn the_real_table_and_a_million_changes() {
     assert_eq!((after.lookup, after.retired), (before.lookup, 0));
     check(&fib, &list.into_iter().collect());
 }
+
+/// Readers look up prefixes that nobody touches while a writer changes everything around them.
+#[test]
+fn readers_never_see_an_untouched_prefix_wrong_or_missing() {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+    const CHANGES: usize = 1_000_000;
+    let domain = Domain::new();
+    let mut fib = Ip4Fib::new(&domain).unwrap();
+    let mut rng = Rng(99);
+    // Below 10.0.0.0/12: odd /24s stay, as do host routes 1 and 2 of every fourth /24, whatever happens around them.
+    let mut stays = Routes::new();
+    for i in (1..4096u32).step_by(2) {
+        stays.insert(p(0x0a00_0000 | i << 8, 24), 1 + i % 700);
+        if i % 4 == 1 {
+            stays.insert(p(0x0a00_0001 | i << 8, 32), 100_000 + i);
+            stays.insert(p(0x0a00_0002 | i << 8, 32), 2 + i);
+        }
+    }
+    fib.load(stays.iter().map(|(&p, &nh)| (p, nh))).unwrap();
+    let (addrs, expected): (Vec<u32>, Vec<u32>) = stays.iter().map(|(p, &nh)| (p.first(), nh)).unzip();
+    let (done, batches) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for kernel in Kernel::available() {
+            let (reader, mut qsbr) = (fib.reader().with_kernel(kernel), domain.register());
+            let (addrs, expected, done, batches) = (&addrs, &expected, &done, &batches);
+            scope.spawn(move || {
+                let mut out = vec![0; 64];
+                while !done.load(Relaxed) {
+                    for (addrs, expected) in addrs.chunks(64).zip(expected.chunks(64)) {
+                        reader.lookup_batch(addrs, &mut out);
+                        assert_eq!(&out[..addrs.len()], expected);
+                        qsbr.quiescent();
+                    }
+                    batches.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        let finish = Finish(&done);
+        for i in 0..CHANGES {
+            let addr = 0x0a00_0000 | rng.next() as u32 & 0x000f_ffff;
+            let prefix = match rng.below(400) {
+                0 => p(addr, rng.below(18) as u8),
+                1..100 => p(addr, 18 + rng.below(6) as u8),
+                100..250 => p(addr & !0x100, 24),
+                // Host 4 and up: never what stays.
+                _ => p(addr | 4, 30 + rng.below(3) as u8),
+            };
+            if rng.below(3) == 0 {
+                fib.withdraw(prefix);
+            } else {
+                // From half way on with large ids, so that readers see the switch to translation.
+                let nh = 1 + rng.below(900) as u32 + if i > CHANGES / 2 { 1 << 20 } else { 0 };
+                fib.insert(prefix, nh).unwrap();
+            }
+        }
+        drop(finish);
+    });
+    assert!(batches.into_inner() > 0);
+    for (&prefix, &nh) in &stays {
+        assert_eq!(fib.get(prefix), Some(nh));
+    }
+}
+
+/// Ends the readers even where the writer's assertion fails.
+struct Finish<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Finish<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}

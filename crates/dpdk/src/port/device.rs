@@ -7,6 +7,8 @@ use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use super::error::PortError;
 use crate::eal::Eal;
@@ -211,6 +213,11 @@ impl Drop for Inner {
             ffi::rte_eth_dev_close(self.id);
             ffi::rte_dev_remove(self.device);
         }
+        if self.driver == "net_memif" {
+            // The driver crashes when DPDK's interrupt thread handles a peer's disconnection while the same process
+            // closes that peer: give it time to finish before the control lock lets the next device go.
+            thread::sleep(SETTLE);
+        }
         *OPEN.lock().unwrap_or_else(PoisonError::into_inner) &= !(1 << self.id);
         self.rings = None;
     }
@@ -313,6 +320,9 @@ fn driver(info: &ffi::rte_eth_dev_info) -> String {
     // SAFETY: a static string of the driver.
     unsafe { CStr::from_ptr(info.driver_name) }.to_string_lossy().into_owned()
 }
+
+/// How long DPDK's interrupt thread may take to handle a disconnection.
+const SETTLE: Duration = Duration::from_millis(100);
 
 /// Drivers that send packets of several segments as they are without announcing it.
 const CHAINS: [&str; 3] = ["net_pcap", "net_memif", "net_null"];

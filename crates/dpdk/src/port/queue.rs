@@ -43,6 +43,7 @@ pub struct RxQueue {
     port: u16,
     queue: u16,
     meta: Meta,
+    burst: u16,
     copied: u64,
     lost: u64,
     _open: Arc<Inner>,
@@ -52,7 +53,16 @@ pub struct RxQueue {
 impl RxQueue {
     pub(super) fn new(inner: Arc<Inner>, queue: u16) -> Self {
         let meta = Meta { rx_port: inner.id, ..Meta::default() };
-        Self { port: inner.id, queue, meta, copied: 0, lost: 0, _open: inner, _not_sync: PhantomData }
+        Self {
+            port: inner.id,
+            queue,
+            meta,
+            burst: BURST as u16,
+            copied: 0,
+            lost: 0,
+            _open: inner,
+            _not_sync: PhantomData,
+        }
     }
 
     /// Index of the queue in its port.
@@ -70,6 +80,12 @@ impl RxQueue {
     /// What received packets carry as [`Meta::rx_port`]; DPDK's port number unless set.
     pub fn set_rx_port(&mut self, port: PortId) {
         self.meta.rx_port = port;
+    }
+
+    /// Most packets to take per receive call, 1 to [`BURST`], which is the default. Fewer keep the processor's first-level
+    /// cache smaller, more spread the cost of a call.
+    pub fn set_burst(&mut self, packets: usize) {
+        self.burst = packets.clamp(1, BURST) as u16;
     }
 
     /// Packets that the driver delivered in buffers which are not its own alone (shared or external ones) and that
@@ -96,7 +112,7 @@ impl linerate_pipeline::io::RxQueue<Mbuf> for RxQueue {
         // length grows by what conforms to its invariant only.
         unsafe {
             let first = batch.as_mut_ptr().add(old).cast();
-            let n = ffi::lr_rx_burst(self.port, self.queue, first, (BURST - old) as u16);
+            let n = ffi::lr_rx_burst(self.port, self.queue, first, self.burst.min((BURST - old) as u16));
             if n == 0 {
                 return 0;
             }

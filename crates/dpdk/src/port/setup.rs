@@ -83,8 +83,11 @@ pub(super) fn after_start(inner: &Inner, config: &PortConfig, notes: &mut Vec<No
     if let Some(mac) = config.mac {
         tolerate("setting the MAC address", set_mac(inner, mac));
     }
+    // Configuring told DPDK the MTU; devices of the kernel hear of it only this way. Others may lack the call, or
+    // refuse it while running, and are right already.
+    let set = set_mtu(inner, config.mtu);
     if mtu(inner).is_ok_and(|now| now != config.mtu) {
-        tolerate("setting the MTU", set_mtu(inner, config.mtu));
+        tolerate("setting the MTU", set);
     }
     tolerate("promiscuous mode", set_promiscuous(inner, config.promiscuous));
     tolerate("all-multicast mode", set_all_multicast(inner, config.all_multicast));

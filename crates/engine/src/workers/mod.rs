@@ -15,6 +15,8 @@
 //! The old worker gives the queue directly to the new one, between two loops: everything it received is processed and
 //! flushed then, or lies in a ring to a third worker; marks say how far those rings must be finished before the new
 //! worker polls for the first time. So nothing is lost, doubled or overtaken, and the queue waits a few microseconds.
+//! The order is that in which packets are given to the transmitting device. Where old and new worker have device queues
+//! of their own, a device with a backlog may still send what the second was given before what waits in the first.
 
 mod build;
 pub mod command;

@@ -27,11 +27,15 @@ use std::{
 };
 use zerocopy::FromZeros;
 
-/// Words of each allocation, smallest first.
+/// Words of each allocation, smallest first: powers of two, so that masking an index keeps it inside. The guard is extra.
 const GENERATIONS: [usize; 5] = [1 << 13, 1 << 17, 1 << 21, 1 << 25, 1 << 28];
 
-/// Zero words behind the last block: a reader with a wild index (one that ignores QSBR) still reads inside.
-pub(crate) const GUARD: usize = 64;
+/// Zero words behind each allocation: what a vector kernel reads behind a masked index, whatever the words contain
+/// (they may contain anything for a reader that ignores QSBR), still lies inside.
+pub(crate) const GUARD: usize = 80;
+
+/// Words of a cache line.
+const LINE: usize = 8;
 
 /// Largest block of an exact size, in words.
 const EXACT: usize = 64;
@@ -80,6 +84,20 @@ impl Words {
         let current = self.current.load(Ordering::Acquire);
         self.generations.get(current).and_then(OnceLock::get).map_or(&[], |words| words)
     }
+
+    /// Whether `view` is still the newest allocation, that is, whether it holds every block that entries loaded before
+    /// this call point at.
+    #[inline]
+    pub(crate) fn is_current(&self, view: &[AtomicU64]) -> bool {
+        std::ptr::eq(self.view(), view)
+    }
+}
+
+/// The position in `words` that a block's index may be masked to: whatever comes out, [`GUARD`] words follow it.
+#[inline]
+pub(crate) fn index_mask(words: &[AtomicU64]) -> u32 {
+    let most = words.len().saturating_sub(GUARD).min(1 << 28);
+    most.checked_ilog2().map_or(0, |log2| (1 << log2) - 1)
 }
 
 impl Arena {
@@ -92,7 +110,7 @@ impl Arena {
             generations: [const { OnceLock::new() }; GENERATIONS.len()],
             current: AtomicUsize::new(0),
         };
-        let _ = words.generations[0].set(zeroed(GENERATIONS[0])?);
+        let _ = words.generations[0].set(zeroed(GENERATIONS[0] + GUARD)?);
         Ok(Arena {
             words: Arc::new(words),
             domain,
@@ -123,23 +141,26 @@ impl Arena {
         }
         let at = match self.free[class].pop() {
             Some(at) => at,
-            None => {
-                let size = size_of_class(class);
-                self.grow_to(self.fresh + size)?;
-                let at = self.fresh as u32;
-                self.fresh += size;
-                at
-            }
+            None => self.alloc_fresh(size_of_class(class))?,
         };
         self.live += size_of_class(class);
         Ok(at)
     }
 
-    /// Gives back a block that was never published (or whose readers are known to be gone).
-    pub(crate) fn free(&mut self, at: u32, words: usize) {
-        let class = class_of(words);
-        self.free[class].push(at);
-        self.live -= size_of_class(class);
+    /// A block never used before, placed on as few cache lines as it can lie on; the gap before it goes to the free list
+    /// of its size.
+    fn alloc_fresh(&mut self, size: usize) -> Result<u32, FibError> {
+        let gap = match LINE - self.fresh % LINE {
+            left if left == LINE || left >= size => 0,
+            left => left,
+        };
+        self.grow_to(self.fresh + gap + size)?;
+        if gap > 0 {
+            self.free[class_of(gap)].push(self.fresh as u32);
+        }
+        let at = self.fresh + gap;
+        self.fresh = at + size;
+        Ok(at as u32)
     }
 
     /// Gives back a block that has been unlinked but that readers may still see.
@@ -196,11 +217,6 @@ impl Arena {
         self.retired * 8
     }
 
-    /// Bytes from the start to the last word ever used, free blocks included.
-    pub(crate) fn footprint(&self) -> usize {
-        self.fresh * 8
-    }
-
     /// Bytes of the writer's own lists.
     pub(crate) fn control_bytes(&self) -> usize {
         let free: usize = self.free.iter().map(|list| list.capacity() * mem::size_of::<u32>()).sum();
@@ -208,15 +224,15 @@ impl Arena {
         free + blocks * mem::size_of::<Block>() + CLASSES * mem::size_of::<Vec<u32>>()
     }
 
-    /// Switches to an allocation that holds `end` words and the guard.
+    /// Switches to an allocation that holds `end` words.
     fn grow_to(&mut self, end: usize) -> Result<(), FibError> {
         let current = self.words.current.load(Ordering::Relaxed);
-        if end + GUARD <= GENERATIONS[current] {
+        if end <= GENERATIONS[current] {
             return Ok(());
         }
         let most = GENERATIONS[GENERATIONS.len() - 1];
-        let next = GENERATIONS.iter().position(|&len| end + GUARD <= len).ok_or(FibError::Full(most * 8))?;
-        let larger = zeroed::<AtomicU64>(GENERATIONS[next])?;
+        let next = GENERATIONS.iter().position(|&len| end <= len).ok_or(FibError::Full(most * 8))?;
+        let larger = zeroed::<AtomicU64>(GENERATIONS[next] + GUARD)?;
         for (to, from) in larger.iter().zip(self.words.view()).take(self.fresh) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -299,7 +315,7 @@ mod tests {
     fn more_than_the_last_generation_is_refused_and_nothing_changes() {
         let mut arena = Arena::new(Domain::new()).unwrap();
         assert_eq!(arena.reserve(1 << 28), Err(FibError::Full(8 << 28)));
-        assert_eq!(arena.footprint(), 8);
+        assert_eq!(arena.live_bytes(), 0);
         assert!(arena.alloc(3).is_ok());
     }
 }

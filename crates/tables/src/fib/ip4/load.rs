@@ -26,7 +26,7 @@ impl Ip4Fib {
                 self.routes += usize::from(old.is_none());
             } else {
                 shorts = true;
-                self.put(prefix, nh, &mut replaced);
+                self.put(prefix.first(), prefix.len(), nh, &mut replaced);
             }
         }
         if shorts {
@@ -34,10 +34,8 @@ impl Ip4Fib {
         }
         for slot in 0..SLOTS {
             let bucket = buckets.of(slot);
-            for &i in bucket {
-                if let Some(&(prefix, nh)) = routes.get(i as usize) {
-                    self.put(prefix, nh, &mut replaced);
-                }
+            for &(place, nh) in bucket {
+                self.put(place.addr(slot), place.len(), nh, &mut replaced);
             }
             if shorts || !bucket.is_empty() {
                 self.publish_or_defer(slot, if bucket.is_empty() { Changed::Slot } else { Changed::All });
@@ -50,10 +48,10 @@ impl Ip4Fib {
     }
 
     /// Puts one route among the routes, not yet into what readers see.
-    fn put(&mut self, prefix: Prefix<u32>, nh: NextHopId, replaced: &mut Vec<u32>) {
+    fn put(&mut self, addr: u32, len: u8, nh: NextHopId, replaced: &mut Vec<u32>) {
         // Cannot fail: the next hop is held.
         let Ok(index) = self.hops.acquire(nh) else { return };
-        match self.rib.set(prefix.first(), prefix.len(), index) {
+        match self.rib.set(addr, len, index) {
             Some(old) => replaced.push(old),
             None => self.routes += 1,
         }
@@ -61,8 +59,7 @@ impl Ip4Fib {
 
     /// What publishing the whole load can take at most.
     fn most_words_of(&self, buckets: &Buckets, routes: &[(Prefix<u32>, NextHopId)]) -> usize {
-        let shorts = buckets.order.len() < routes.len();
-        let deep = |&i: &u32| routes.get(i as usize).is_some_and(|(p, _)| p.len() > 24);
+        let shorts = buckets.routes.len() < routes.len();
         (0..SLOTS)
             .map(|slot| {
                 let bucket = buckets.of(slot);
@@ -70,25 +67,43 @@ impl Ip4Fib {
                 if bucket.is_empty() && !(shorts && now.is_some()) {
                     return 0;
                 }
-                let deep = bucket.iter().filter(|i| deep(i)).count();
+                let deep = bucket.iter().filter(|(place, _)| place.len() > 24).count();
                 now.map_or(4, |slot| slot.most_words(0)) + (2 * bucket.len()).min(33) + 14 * deep
             })
             .sum()
     }
 }
 
-/// Numbers of the routes longer than /18, slot by slot, each slot's in address order (then length, then as given).
+/// Where in its slot a route is: 14 address bits, then the length. Sorts as [`Prefix`] does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place(u32);
+
+impl Place {
+    fn new(prefix: Prefix<u32>) -> Self {
+        Place((prefix.first() & 0x3fff) << 6 | u32::from(prefix.len()))
+    }
+
+    fn addr(self, slot: usize) -> u32 {
+        (slot as u32) << 14 | self.0 >> 6
+    }
+
+    fn len(self) -> u8 {
+        (self.0 & 63) as u8
+    }
+}
+
+/// The routes longer than /18, slot by slot, each slot's sorted by place; equal places in the order given.
 struct Buckets {
     starts: Vec<u32>,
-    order: Vec<u32>,
+    routes: Vec<(Place, NextHopId)>,
 }
 
 impl Buckets {
     fn new(routes: &[(Prefix<u32>, NextHopId)]) -> Self {
         let slot_of = |prefix: Prefix<u32>| (prefix.first() >> 14) as usize;
-        let long = || routes.iter().enumerate().filter(|(_, (p, _))| !Rib::is_short(p.len()));
+        let long = || routes.iter().filter(|(p, _)| !Rib::is_short(p.len()));
         let mut starts = vec![0u32; SLOTS + 1];
-        for (_, &(prefix, _)) in long() {
+        for &(prefix, _) in long() {
             starts[slot_of(prefix) + 1] += 1;
         }
         let mut sum = 0;
@@ -97,23 +112,21 @@ impl Buckets {
             *start = sum;
         }
         let mut next = starts.clone();
-        let mut order = vec![0u32; sum as usize];
-        for (i, &(prefix, _)) in long() {
+        let mut buckets = Buckets { starts, routes: vec![(Place(0), NO_ROUTE); sum as usize] };
+        for &(prefix, nh) in long() {
             let at = &mut next[slot_of(prefix)];
-            order[*at as usize] = i as u32;
+            buckets.routes[*at as usize] = (Place::new(prefix), nh);
             *at += 1;
         }
-        let mut buckets = Buckets { starts, order };
-        for slot in 0..SLOTS {
-            let (from, to) = (buckets.starts[slot] as usize, buckets.starts[slot + 1] as usize);
-            buckets.order[from..to].sort_by_key(|&i| routes.get(i as usize).map(|&(prefix, _)| prefix));
+        for bounds in buckets.starts.windows(2) {
+            buckets.routes[bounds[0] as usize..bounds[1] as usize].sort_by_key(|&(place, _)| place);
         }
         buckets
     }
 
-    fn of(&self, slot: usize) -> &[u32] {
+    fn of(&self, slot: usize) -> &[(Place, NextHopId)] {
         match (self.starts.get(slot), self.starts.get(slot + 1)) {
-            (Some(&from), Some(&to)) => self.order.get(from as usize..to as usize).unwrap_or_default(),
+            (Some(&from), Some(&to)) => self.routes.get(from as usize..to as usize).unwrap_or_default(),
             _ => &[],
         }
     }

@@ -23,7 +23,8 @@
 //! Updates repaint one record from the slot's routes, write it to a fresh block and publish it with one store of its
 //! entry; the old block is retired through [QSBR](crate::qsbr). `docs/fib.md` has the figures and what else was tried.
 
-mod layout;
+pub(crate) mod batch;
+pub(crate) mod layout;
 mod load;
 mod portable;
 mod reader;

@@ -1,6 +1,12 @@
 //! The readers' half: what lookups touch, and which kernel does them.
 
-use super::{layout::SLOTS, portable};
+use super::{
+    batch::{self, Group, Pointers, View},
+    layout::SLOTS,
+    portable,
+};
+#[cfg(target_arch = "x86_64")]
+use crate::fib::simd;
 use crate::fib::{
     FibError, Lookup, NextHopId,
     arena::{Words, zeroed},
@@ -49,18 +55,34 @@ pub struct Ip4Reader {
 /// A way to look up a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// Stages of 32 scalar lookups; runs everywhere.
+    /// Stages of scalar lookups in safe Rust; runs everywhere.
     Portable,
+    /// Scalar loads with AVX2 arithmetic (x86-64-v3).
+    Avx2,
+    /// Scalar loads with AVX-512 arithmetic (needs VPOPCNTDQ): for CPUs with slow gathers.
+    Avx512Loads,
+    /// AVX-512 gathers and arithmetic (needs VPOPCNTDQ).
+    Avx512Gather,
 }
 
 impl Kernel {
     /// Every kernel this CPU can run.
     pub fn available() -> Vec<Kernel> {
-        vec![Kernel::Portable]
+        let all = [Kernel::Portable, Kernel::Avx2, Kernel::Avx512Loads, Kernel::Avx512Gather];
+        all.into_iter().filter(|kernel| kernel.is_supported()).collect()
     }
 
-    /// The fastest of [`available`](Self::available) on this CPU.
+    /// The one for this CPU, from its features and its maker.
     pub fn best() -> Kernel {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if simd::ip4::has_avx512() {
+                return if simd::gathers_are_fast() { Kernel::Avx512Gather } else { Kernel::Avx512Loads };
+            }
+            if simd::ip4::has_avx2() {
+                return Kernel::Avx2;
+            }
+        }
         Kernel::Portable
     }
 
@@ -68,6 +90,42 @@ impl Kernel {
     pub fn name(self) -> &'static str {
         match self {
             Kernel::Portable => "portable",
+            Kernel::Avx2 => "avx2",
+            Kernel::Avx512Loads => "avx512-loads",
+            Kernel::Avx512Gather => "avx512-gather",
+        }
+    }
+
+    fn is_supported(self) -> bool {
+        match self {
+            Kernel::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => simd::ip4::has_avx2(),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512Loads | Kernel::Avx512Gather => simd::ip4::has_avx512(),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => false,
+        }
+    }
+
+    /// Looks up groups of addresses, at most [`GROUPS`](super::batch::GROUPS). With `DEEP`, `found` holds the entries to
+    /// start from. Says in `pointers` which lanes of `found` hold pointers now, and returns whether any does.
+    #[inline(always)]
+    pub(super) fn run<const DEEP: bool>(
+        self,
+        view: View<'_>,
+        addrs: &[Group],
+        found: &mut [Group],
+        pointers: &mut Pointers,
+    ) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => simd::ip4::loads256::<DEEP>(view, addrs, found, pointers),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512Loads => simd::ip4::loads512::<DEEP>(view, addrs, found, pointers),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512Gather => simd::ip4::gather512::<DEEP>(view, addrs, found, pointers),
+            _ => portable::lookup::<DEEP>(view, addrs, found, pointers),
         }
     }
 }
@@ -84,7 +142,7 @@ impl Ip4Reader {
 
     /// The same table through another kernel; the portable one where the CPU cannot run it.
     pub fn with_kernel(mut self, kernel: Kernel) -> Self {
-        self.kernel = if Kernel::available().contains(&kernel) { kernel } else { Kernel::Portable };
+        self.kernel = if kernel.is_supported() { kernel } else { Kernel::Portable };
         self
     }
 }
@@ -92,9 +150,6 @@ impl Ip4Reader {
 impl Lookup<u32> for Ip4Reader {
     fn lookup_batch(&self, addrs: &[u32], out: &mut [NextHopId]) {
         let n = addrs.len().min(out.len());
-        let (addrs, out) = (&addrs[..n], &mut out[..n]);
-        match self.kernel {
-            Kernel::Portable => portable::lookup(&self.shared, addrs, out),
-        }
+        batch::lookup(&self.shared, self.kernel, &addrs[..n], &mut out[..n]);
     }
 }

@@ -183,7 +183,7 @@ impl Records {
                 node.dirty = true;
                 let unused = mem::replace(&mut node.place, old);
                 if unused.words != 0 {
-                    self.arena.free(unused.item & INDEX, unused.words.into());
+                    self.arena.retire(unused.item & INDEX, unused.words.into());
                 }
             }
             return Err(e);

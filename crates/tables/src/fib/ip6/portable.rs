@@ -17,59 +17,52 @@ pub(crate) fn lookup(shared: &Shared, addrs: &[u128], out: &mut [NextHopId]) {
     for (addrs, out) in addrs.chunks(LANES).zip(out.chunks_mut(LANES)) {
         let mut items = [0u32; LANES];
         let mut keys = [0u64; LANES];
-        let mut active = [0u8; LANES];
-        let mut n = 0;
+        let mut active = 0;
         for (i, &addr) in addrs.iter().enumerate().take(LANES) {
             let high = (addr >> 64) as u64;
             let (slot, depth) = slot_of(high);
             items[i] = shared.direct.get(slot).map_or(0, |item| item.load(Ordering::Acquire));
             // The 64 bits after the slot's: enough for all plain records.
             keys[i] = high << depth | (addr as u64) >> (64 - depth);
-            active[n] = i as u8;
-            n += usize::from(is_plain(items[i]));
+            active |= u64::from(is_plain(items[i])) << i;
         }
         let view = shared.words.view();
-        descend(view, &mut items, &mut keys, &mut active, n);
+        descend(view, &mut items, &mut keys, active);
         finish(shared, view, addrs, &items, out);
     }
 }
 
 /// Follows plain records until every lane has something else.
 #[inline]
-fn descend(
-    view: &[AtomicU64],
-    items: &mut [u32; LANES],
-    keys: &mut [u64; LANES],
-    active: &mut [u8; LANES],
-    n: usize,
-) {
-    let mut n = pass(items, keys, active, n, |at, c| root_step(view, at, c));
+fn descend(view: &[AtomicU64], items: &mut [u32; LANES], keys: &mut [u64; LANES], active: u64) {
+    let mut active = pass(items, keys, active, |at, c| root_step(view, at, c));
     for _ in 0..PLAIN_LEVELS {
-        if n == 0 {
+        if active == 0 {
             return;
         }
-        n = pass(items, keys, active, n, |at, c| step(view, at, c));
+        active = pass(items, keys, active, |at, c| step(view, at, c));
     }
 }
 
-/// One record further for every active lane; returns how many are active after it.
+/// One record further for every active lane; returns the lanes that are active after it. Lanes are a set of bits, not a
+/// list that is written as lanes end: where the next store goes must not depend on what the last load brings, or
+/// lanes wait for each other.
 #[inline(always)]
 fn pass(
     items: &mut [u32; LANES],
     keys: &mut [u64; LANES],
-    active: &mut [u8; LANES],
-    n: usize,
+    mut active: u64,
     step: impl Fn(u32, u32) -> u32,
-) -> usize {
+) -> u64 {
     let mut left = 0;
-    for k in 0..n.min(LANES) {
-        let lane = active[k];
-        let i = usize::from(lane) % LANES;
+    while active != 0 {
+        let lane = active.trailing_zeros();
+        active &= active - 1;
+        let i = lane as usize % LANES;
         let next = step(items[i] & INDEX, (keys[i] >> 58) as u32);
         keys[i] <<= 6;
         items[i] = next;
-        active[left] = lane;
-        left += usize::from(is_plain(next));
+        left |= u64::from(is_plain(next)) << lane;
     }
     left
 }

@@ -258,7 +258,7 @@ impl Nodes {
     ) -> Result<(), FibError> {
         if let Err(e) = planned {
             for block in plan.fresh {
-                self.arena.free(block.at, block.words.into());
+                self.arena.retire(block.at, block.words.into());
             }
             return Err(e);
         }

@@ -29,24 +29,26 @@ pub(crate) fn is_available() -> bool {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vpopcntdq")
             && is_x86_feature_detected!("popcnt")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
     }
     #[cfg(not(target_arch = "x86_64"))]
     false
 }
 
-/// Whether gathers are microcoded: AMD's, up to now.
+/// Whether single loads beat gathers on this CPU.
 pub(crate) fn has_slow_gathers() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        let id = __cpuid(0);
-        (id.ebx, id.edx, id.ecx) == (0x6874_7541, 0x6974_6e65, 0x444d_4163) // "AuthenticAMD"
+        !super::gathers_are_fast()
     }
     #[cfg(not(target_arch = "x86_64"))]
     false
 }
 
-/// Looks up `addrs[i]` into `out[i]`. Where `GATHER_ALL`, gathers lead to the leaf; otherwise they do only the levels that
-/// most lanes need, and the rest go on one by one: for CPUs whose gathers cost as much for one lane as for eight.
+/// Looks up `addrs[i]` into `out[i]`. Where `GATHER_ALL`, gathers lead to the leaf; otherwise they only look at the direct
+/// table, single loads feed the vectors for the levels that most lanes need, and the rest go on one by one: for CPUs
+/// whose gathers cost as much for one lane as for eight.
 pub(crate) fn lookup<const GATHER_ALL: bool>(shared: &Shared, addrs: &[u128], out: &mut [NextHopId]) {
     let n = addrs.len().min(out.len());
     let whole = if is_available() { n - n % LANES } else { 0 };
@@ -70,7 +72,7 @@ struct Lanes {
 /// # Safety
 /// The CPU has the features named; `addrs` and `out` hold at least 64 elements.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512vpopcntdq,popcnt")]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512vpopcntdq,popcnt,bmi1,bmi2")]
 unsafe fn lookup_64<const GATHER_ALL: bool>(shared: &Shared, addrs: &[u128], out: &mut [NextHopId]) {
     // SAFETY: as promised by the caller.
     let mut lanes = unsafe { enter(shared, addrs) };
@@ -78,13 +80,13 @@ unsafe fn lookup_64<const GATHER_ALL: bool>(shared: &Shared, addrs: &[u128], out
     let mut leaves = [0u32; LANES];
     // SAFETY: the CPU has the features.
     unsafe {
-        let mut active = root_level(view, &mut lanes);
+        let mut active = root_level::<GATHER_ALL>(view, &mut lanes);
         let levels = if GATHER_ALL { PLAIN_LEVELS } else { 1 };
         for _ in 0..levels {
             if active == 0 {
                 break;
             }
-            active = level(view, &mut lanes, active);
+            active = level::<GATHER_ALL>(view, &mut lanes, active);
         }
         for (g, &items) in lanes.items.iter().enumerate() {
             // Group g is leaves 8g..8g+8.
@@ -107,9 +109,9 @@ unsafe fn enter(shared: &Shared, addrs: &[u128]) -> Lanes {
     let mut lanes = Lanes { keys: [_mm512_setzero_si512(); GROUPS], items: [_mm512_setzero_si512(); GROUPS] };
     let evens = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0);
     let odds = _mm512_set_epi64(15, 13, 11, 9, 7, 5, 3, 1);
+    let mut slots = [_mm512_setzero_si512(); GROUPS];
     for g in 0..GROUPS {
-        // SAFETY: group g reads addresses 8g..8g+8 of at least 64; every slot number is within the direct table:
-        // below 2^17, or 2^17 plus a byte.
+        // SAFETY: group g reads addresses 8g..8g+8 of at least 64.
         unsafe {
             let from = addrs.as_ptr().add(8 * g).cast::<__m512i>();
             let (a, b) = (_mm512_loadu_si512(from), _mm512_loadu_si512(from.add(1)));
@@ -118,14 +120,15 @@ unsafe fn enter(shared: &Shared, addrs: &[u128]) -> Lanes {
             let global = _mm512_cmpeq_epi64_mask(_mm512_srli_epi64(high, 61), _mm512_set1_epi64(1));
             let wide = _mm512_and_si512(_mm512_srli_epi64(high, 44), _mm512_set1_epi64((1 << 17) - 1));
             let narrow = _mm512_add_epi64(_mm512_srli_epi64(high, 56), _mm512_set1_epi64(1 << 17));
-            let slot = _mm512_mask_blend_epi64(global, narrow, wide);
+            slots[g] = _mm512_mask_blend_epi64(global, narrow, wide);
             let depth = _mm512_mask_blend_epi64(global, _mm512_set1_epi64(8), _mm512_set1_epi64(20));
             let up = _mm512_sllv_epi64(high, depth);
             let down = _mm512_srlv_epi64(low, _mm512_sub_epi64(_mm512_set1_epi64(64), depth));
             lanes.keys[g] = _mm512_or_si512(up, down);
-            lanes.items[g] = _mm512_cvtepu32_epi64(_mm512_i64gather_epi32::<4>(slot, shared.direct.as_ptr().cast()));
         }
     }
+    // SAFETY: every slot number is within the direct table: below 2^17, or 2^17 plus a byte.
+    unsafe { load_halves::<true>(shared.direct.as_ptr().cast(), &slots, u64::MAX, &mut lanes.items) };
     std::sync::atomic::fence(Ordering::Acquire);
     lanes
 }
@@ -146,29 +149,107 @@ fn places(view: &[AtomicU64], items: __m512i) -> __m512i {
     _mm512_min_epu64(_mm512_and_si512(items, _mm512_set1_epi64(INDEX.into())), limit)
 }
 
+/// Loads `base[at]` for the lanes of `mask` into `found`; the others keep what they have.
+///
+/// # Safety
+/// The CPU has the features named, and `base[at]` is readable for every lane of `mask`, and `base[0]`.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl")]
+unsafe fn load_halves<const GATHER: bool>(
+    base: *const u32,
+    at: &[__m512i; GROUPS],
+    mask: u64,
+    found: &mut [__m512i; GROUPS],
+) {
+    let lane_mask = |g: usize| (mask >> (8 * g)) as u8;
+    if GATHER {
+        for g in 0..GROUPS {
+            if lane_mask(g) != 0 {
+                let old = _mm512_cvtepi64_epi32(found[g]);
+                // SAFETY: as promised by the caller.
+                let next = unsafe { _mm512_mask_i64gather_epi32::<4>(old, lane_mask(g), at[g], base.cast()) };
+                found[g] = _mm512_cvtepu32_epi64(next);
+            }
+        }
+        return;
+    }
+    let mut index = [0u64; LANES];
+    let mut loaded = [0u32; LANES];
+    // SAFETY: group g is elements 8g..8g+8; lanes outside the mask read `base[0]`. Volatile, or the compiler makes these
+    // loads the gathers they are here to avoid.
+    unsafe {
+        for g in 0..GROUPS {
+            let kept = _mm512_maskz_mov_epi64(lane_mask(g), at[g]);
+            _mm512_storeu_si512(index.as_mut_ptr().add(8 * g).cast(), kept);
+        }
+        for (loaded, &index) in loaded.iter_mut().zip(&index) {
+            *loaded = base.add(index as usize).read_volatile();
+        }
+        for g in 0..GROUPS {
+            let next = _mm512_cvtepu32_epi64(_mm256_loadu_si256(loaded.as_ptr().add(8 * g).cast()));
+            found[g] = _mm512_mask_mov_epi64(found[g], lane_mask(g), next);
+        }
+    }
+}
+
+/// [`load_halves`] for 64-bit words.
+///
+/// # Safety
+/// As there.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl")]
+unsafe fn load_words<const GATHER: bool>(
+    base: *const u64,
+    at: &[__m512i; GROUPS],
+    mask: u64,
+    found: &mut [__m512i; GROUPS],
+) {
+    let lane_mask = |g: usize| (mask >> (8 * g)) as u8;
+    if GATHER {
+        for g in 0..GROUPS {
+            if lane_mask(g) != 0 {
+                // SAFETY: as promised by the caller.
+                found[g] =
+                    unsafe { _mm512_mask_i64gather_epi64::<8>(found[g], lane_mask(g), at[g], base.cast()) };
+            }
+        }
+        return;
+    }
+    let mut index = [0u64; LANES];
+    let mut loaded = [0u64; LANES];
+    // SAFETY: as in `load_halves`.
+    unsafe {
+        for g in 0..GROUPS {
+            let kept = _mm512_maskz_mov_epi64(lane_mask(g), at[g]);
+            _mm512_storeu_si512(index.as_mut_ptr().add(8 * g).cast(), kept);
+        }
+        for (loaded, &index) in loaded.iter_mut().zip(&index) {
+            *loaded = base.add(index as usize).read_volatile();
+        }
+        for g in 0..GROUPS {
+            found[g] = _mm512_loadu_si512(loaded.as_ptr().add(8 * g).cast());
+        }
+    }
+}
+
 /// Follows root records; returns the lanes that are at plain records then.
 ///
 /// # Safety
 /// The CPU has the features named.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vl,avx512dq")]
-unsafe fn root_level(view: &[AtomicU64], lanes: &mut Lanes) -> u64 {
+unsafe fn root_level<const GATHER: bool>(view: &[AtomicU64], lanes: &mut Lanes) -> u64 {
     let mut active = 0;
+    let mut half = [_mm512_setzero_si512(); GROUPS];
     for g in 0..GROUPS {
-        let mask = plain(lanes.items[g]);
-        if mask == 0 {
-            continue;
-        }
+        active |= u64::from(plain(lanes.items[g])) << (8 * g);
         let at = places(view, lanes.items[g]);
-        let half = _mm512_add_epi64(_mm512_add_epi64(at, at), _mm512_srli_epi64(lanes.keys[g], 58));
-        let old = _mm512_cvtepi64_epi32(lanes.items[g]);
-        // SAFETY: a root record is 32 words, fewer than GUARD, from where `places` says at most.
-        let next = unsafe { _mm512_mask_i64gather_epi32::<4>(old, mask, half, view.as_ptr().cast()) };
-        lanes.items[g] = _mm512_cvtepu32_epi64(next);
+        half[g] = _mm512_add_epi64(_mm512_add_epi64(at, at), _mm512_srli_epi64(lanes.keys[g], 58));
         lanes.keys[g] = _mm512_slli_epi64(lanes.keys[g], 6);
-        active |= u64::from(plain(lanes.items[g]) & mask) << (8 * g);
     }
-    active
+    // SAFETY: a root record is 32 words, fewer than GUARD, from where `places` says at most.
+    unsafe { load_halves::<GATHER>(view.as_ptr().cast(), &half, active, &mut lanes.items) };
+    still_plain(lanes, active)
 }
 
 /// Follows one record in every active lane; returns the lanes that are at plain records then.
@@ -177,32 +258,37 @@ unsafe fn root_level(view: &[AtomicU64], lanes: &mut Lanes) -> u64 {
 /// The CPU has the features named.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512vpopcntdq")]
-unsafe fn level(view: &[AtomicU64], lanes: &mut Lanes, active: u64) -> u64 {
-    let mut left = 0;
+unsafe fn level<const GATHER: bool>(view: &[AtomicU64], lanes: &mut Lanes, active: u64) -> u64 {
+    let mut at = [_mm512_setzero_si512(); GROUPS];
+    let mut change = [_mm512_setzero_si512(); GROUPS];
     for g in 0..GROUPS {
-        let mask = (active >> (8 * g)) as u8;
-        if mask == 0 {
-            continue;
-        }
-        let at = places(view, lanes.items[g]);
+        at[g] = places(view, lanes.items[g]);
+    }
+    // SAFETY: the change word of a record is where `places` says at most.
+    unsafe { load_words::<GATHER>(view.as_ptr().cast(), &at, active, &mut change) };
+    for g in 0..GROUPS {
         let cell = _mm512_srli_epi64(lanes.keys[g], 58);
         lanes.keys[g] = _mm512_slli_epi64(lanes.keys[g], 6);
-        // SAFETY: a record is 33 words at most, fewer than GUARD, from where `places` says at most; the number of bits
-        // counted is 64 at most, whatever the word says.
-        unsafe {
-            let none = _mm512_setzero_si512();
-            let change = _mm512_mask_i64gather_epi64::<8>(none, mask, at, view.as_ptr().cast());
-            let upto = _mm512_sllv_epi64(change, _mm512_xor_si512(cell, _mm512_set1_epi64(63)));
-            // In halves of words: the change word takes two, items count from 1.
-            let item = _mm512_add_epi64(_mm512_popcnt_epi64(upto), _mm512_set1_epi64(1));
-            let half = _mm512_add_epi64(_mm512_add_epi64(at, at), item);
-            let old = _mm512_cvtepi64_epi32(lanes.items[g]);
-            let next = _mm512_mask_i64gather_epi32::<4>(old, mask, half, view.as_ptr().cast());
-            lanes.items[g] = _mm512_cvtepu32_epi64(next);
-        }
-        left |= u64::from(plain(lanes.items[g]) & mask) << (8 * g);
+        let upto = _mm512_sllv_epi64(change[g], _mm512_xor_si512(cell, _mm512_set1_epi64(63)));
+        // In halves of words: the change word takes two, items count from 1.
+        let item = _mm512_add_epi64(_mm512_popcnt_epi64(upto), _mm512_set1_epi64(1));
+        at[g] = _mm512_add_epi64(_mm512_add_epi64(at[g], at[g]), item);
     }
-    left
+    // SAFETY: a record is 33 words at most, fewer than GUARD, from where `places` says at most; the number of bits
+    // counted is 64 at most, whatever the word says.
+    unsafe { load_halves::<GATHER>(view.as_ptr().cast(), &at, active, &mut lanes.items) };
+    still_plain(lanes, active)
+}
+
+/// Those of the active lanes that are at plain records.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn still_plain(lanes: &Lanes, active: u64) -> u64 {
+    let mut left = 0;
+    for (g, &items) in lanes.items.iter().enumerate() {
+        left |= u64::from(plain(items)) << (8 * g);
+    }
+    left & active
 }
 
 /// The remaining levels of the active lanes, without gathers.
@@ -210,7 +296,7 @@ unsafe fn level(view: &[AtomicU64], lanes: &mut Lanes, active: u64) -> u64 {
 /// # Safety
 /// The CPU has the features named.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,popcnt")]
+#[target_feature(enable = "avx512f,popcnt,bmi1,bmi2")]
 unsafe fn one_by_one(view: &[AtomicU64], keys: &[__m512i; GROUPS], items: &mut [u32; LANES], active: u64) {
     let mut rest = [0u64; LANES];
     for (g, &keys) in keys.iter().enumerate() {
@@ -219,37 +305,31 @@ unsafe fn one_by_one(view: &[AtomicU64], keys: &[__m512i; GROUPS], items: &mut [
     }
     let base = view.as_ptr().cast::<u64>();
     let limit = view.len().saturating_sub(GUARD);
-    let mut list = [0u8; LANES];
-    let mut n = 0;
-    let mut bits = active;
-    while bits != 0 {
-        let lane = bits.trailing_zeros() as usize;
-        bits &= bits - 1;
-        list[n] = lane as u8;
-        n += 1;
-    }
+    let mut now = active;
     for _ in 0..PLAIN_LEVELS {
-        let mut left = 0;
-        for k in 0..n {
-            let lane = list[k];
-            let i = usize::from(lane) % LANES;
+        // A set of bits, not a list that is written as lanes end: where the next store goes must not depend on what the
+        // last load brings, or lanes wait for each other.
+        let mut then = 0;
+        while now != 0 {
+            let lane = now.trailing_zeros();
+            now &= now - 1;
+            let i = lane as usize % LANES;
             let at = ((items[i] & INDEX) as usize).min(limit);
             let key = rest[i];
             rest[i] = key << 6;
-            // SAFETY: as in `level`. Atomic loads of halves of atomic words: both are plain loads on this CPU, and
-            // what is loaded second is found through what is loaded first.
+            // SAFETY: as in `level`. Loads of words and half words that the writer stores atomically: plain aligned
+            // loads are atomic on this CPU, and what is loaded second is found through what is loaded first.
             let next = unsafe {
                 let change = base.add(at).read_volatile();
                 let rank = (change << (63 - (key >> 58))).count_ones() as usize;
                 base.add(at).cast::<u32>().add(rank + 1).read_volatile()
             };
             items[i] = next;
-            list[left] = lane;
-            left += usize::from(next & (RECORD | SKIPPING) == RECORD);
+            then |= u64::from(next & (RECORD | SKIPPING) == RECORD) << lane;
         }
-        if left == 0 {
+        if then == 0 {
             return;
         }
-        n = left;
+        now = then;
     }
 }
