@@ -1,6 +1,6 @@
 //! What commands that talk to a running instance have in common: which one, and how answers are printed.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,13 +37,15 @@ impl Target {
 
     /// Prints a message.
     pub(crate) fn print(&self, message: &(impl Text + Serialize)) -> Result<(), Failure> {
-        let mut out = io::stdout().lock();
+        // Standard output alone would be flushed after every line.
+        let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
         if self.json {
             serde_json::to_writer_pretty(&mut out, message).map_err(io::Error::from)?;
             writeln!(out)?;
         } else {
             out.write_all(message.text().as_bytes())?;
         }
+        out.flush()?;
         Ok(())
     }
 }

@@ -66,8 +66,31 @@ pub(crate) fn code(result: Result<(), Failure>) -> ExitCode {
         Ok(()) | Err(Failure::OutputClosed) => return ExitCode::SUCCESS,
         Err(Failure::Config(report)) => (3, report.to_string()),
         Err(Failure::NoInstance(error)) => (4, format!("linerate: {error}")),
-        Err(Failure::Other(error)) => (1, format!("linerate: {error:#}")),
+        Err(Failure::Other(error)) => (1, format!("linerate: {}", sentence(&error))),
     };
     let _ = writeln!(io::stderr(), "{message}");
     ExitCode::from(code)
+}
+
+/// An error with its causes, those left out that it tells itself.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_told_once() {
+        let error =
+            anyhow::anyhow!("no such device").context("port `a`: no such device").context("cannot start");
+        assert_eq!(sentence(&error), "cannot start: port `a`: no such device");
+    }
 }

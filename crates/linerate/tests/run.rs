@@ -1,5 +1,6 @@
 //! The whole binary: `run` on software devices without hugepages, every client command against it, a clean end, and every
 //! way a start can fail.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod support;
 

@@ -88,7 +88,15 @@ pub fn load(path: &Path, host: &Host) -> Result<Config, Report> {
         report
     })?;
     let directory = path.parent().unwrap_or(Path::new(""));
-    parse(&name, &text, host, &|file| Ok(Box::new(File::open(directory.join(file))?)))
+    parse(&name, &text, host, &|file| Ok(Box::new(File::open(directory.join(file))?))).map_err(
+        |mut report| {
+            // Route tables are named as the user can open them from here.
+            for p in report.0.iter_mut().filter(|p| p.file != name) {
+                p.file = directory.join(&p.file).display().to_string();
+            }
+            report
+        },
+    )
 }
 
 /// Validates a configuration given as text; `name` is what messages call the file.

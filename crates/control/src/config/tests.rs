@@ -673,6 +673,12 @@ fn files_are_read_relative_to_the_configuration_and_faults_of_reading_are_senten
     std::fs::write(dir.path().join("t.txt"), "10.1.0.0/16 10.0.0.2\n").unwrap();
     std::fs::write(&path, with("[[rib]]\nfile = \"t.txt\"\n")).unwrap();
     assert_eq!(load(&path, &host()).unwrap().desired.routes.len(), 1);
+    std::fs::write(dir.path().join("t.txt"), "10.1.0.0/16 none\n").unwrap();
+    let report = load(&path, &host()).unwrap_err().to_string();
+    assert!(
+        report.starts_with(&format!("{}:1: found `none`", dir.path().join("t.txt").display())),
+        "{report}"
+    );
     std::fs::write(&path, b"# caf\xe9\n").unwrap();
     let report = load(&path, &host()).unwrap_err().to_string();
     assert!(report.ends_with("r.toml:1: the file is not UTF-8 from here on: expected TOML"), "{report}");

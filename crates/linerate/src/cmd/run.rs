@@ -1,9 +1,10 @@
 //! `linerate run`.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::Args;
 use linerate_control::api::{About, Listeners, Server};
 use linerate_control::config::{self, Host};
@@ -26,16 +27,17 @@ pub(crate) struct RunArgs {
     config: PathBuf,
 
     /// What to log: error, warn, info, debug, or a filter such as `info,linerate_control=debug`
-    #[arg(long, value_name = "FILTER", default_value = "info")]
-    log: EnvFilter,
+    #[arg(long, value_name = "FILTER", default_value = "info", value_parser = filter)]
+    log: String,
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     // Before there is any thread: all of them leave these signals to the wait below.
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
     signals.thread_block().context("cannot block signals")?;
-    let filter = EnvFilter::new(args.log.to_string());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let filter = EnvFilter::new(&args.log);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+    log.with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr).init();
 
     let config = config::load(&args.config, &Host::current())?;
     config.warnings.iter().for_each(|w| tracing::warn!("{w}"));
@@ -63,8 +65,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     });
     again.context("cannot wait for signals")?;
     server.stop();
-    let running = Arc::into_inner(running).ok_or_else(|| anyhow!("the API still uses the instance"))?;
     running.stop().map_err(anyhow::Error::from)?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// A filter that parses; kept as text, which is small.
+fn filter(text: &str) -> Result<String, String> {
+    text.parse::<EnvFilter>().map(|_| text.to_owned()).map_err(|e| e.to_string())
 }
