@@ -1,0 +1,248 @@
+"""Packets in by a foreign hand, bytes out checked by a foreign eye: scapy writes, scapy computes what must come out,
+tshark finds nothing malformed; every packet is in a counter."""
+
+import subprocess
+
+import lab
+from scapy.all import (ICMP, IP, UDP, TCP, Dot1Q, Ether, ICMPv6EchoRequest, IPOption_Router_Alert, IPv6,
+                       IPv6ExtHdrDestOpt, IPv6ExtHdrHopByHop, PadN, Raw, RouterAlert, rdpcap, wrpcap)
+
+CONFIG = """
+[dpdk]
+memory = "no-huge"
+memory_mb = 512
+file_prefix = "{{prefix}}"
+buffer_size = {buffer}
+
+[api]
+socket = "{{socket}}"
+
+[[worker]]
+cpu = 1
+
+[[port]]
+name = "p0"
+device = "net_pcap0,rx_pcap={rx},tx_pcap={folder}/back.pcap"
+mtu = 9000
+
+[[port]]
+name = "p1"
+device = "net_pcap1,rx_pcap={folder}/empty.pcap,tx_pcap={folder}/out.pcap"
+mtu = 9000
+
+[[interface]]
+name = "in"
+port = "p0"
+mac = "02:00:00:00:00:01"
+addresses = ["198.18.1.1/24", "2001:db8:1::1/64"]
+
+[[interface]]
+name = "out"
+port = "p1"
+mac = "02:00:00:00:00:02"
+addresses = ["198.18.2.1/24", "2001:db8:2::1/64"]
+
+[[interface]]
+name = "out-v7"
+port = "p1"
+vlan = 7
+mac = "02:00:00:00:00:03"
+addresses = ["198.18.7.1/24", "2001:db8:7::1/64"]
+
+[[route]]
+prefix = "10.0.0.0/8"
+via = "198.18.2.2"
+
+[[route]]
+prefix = "10.7.0.0/16"
+via = "198.18.7.2"
+
+[[route]]
+prefix = "10.8.0.0/16"
+blackhole = true
+
+[[route]]
+prefix = "2001:db8:f000::/36"
+via = "2001:db8:2::2"
+
+[[route]]
+prefix = "2001:db8:f700::/40"
+via = "2001:db8:7::2"
+
+[[neighbor]]
+interface = "out"
+address = "198.18.2.2"
+mac = "02:aa:00:00:00:02"
+
+[[neighbor]]
+interface = "out"
+address = "2001:db8:2::2"
+mac = "02:aa:00:00:00:02"
+
+[[neighbor]]
+interface = "out-v7"
+address = "198.18.7.2"
+mac = "02:aa:00:00:00:07"
+
+[[neighbor]]
+interface = "out-v7"
+address = "2001:db8:7::2"
+mac = "02:aa:00:00:00:07"
+
+[[neighbor]]
+interface = "in"
+address = "198.18.1.2"
+mac = "02:bb:00:00:00:01"
+
+[[neighbor]]
+interface = "in"
+address = "2001:db8:1::2"
+mac = "02:bb:00:00:00:01"
+"""
+
+UP = Ether(src="02:bb:00:00:00:01", dst="02:00:00:00:00:01")
+A4, A6 = "198.18.1.2", "2001:db8:1::2"
+
+
+def routed(packet, tagged=False):
+    """What a router must make of a packet: scapy's own serialisation of the changed fields."""
+    out = packet.copy()
+    out.src, out.dst = ("02:00:00:00:00:03", "02:aa:00:00:00:07") if tagged else ("02:00:00:00:00:02", "02:aa:00:00:00:02")
+    if IP in out:
+        out[IP].ttl -= 1
+        del out[IP].chksum
+    else:
+        out[IPv6].hlim -= 1
+    if tagged:
+        inner = out.payload
+        out.remove_payload()
+        out = out / Dot1Q(vlan=7) / inner
+    return bytes(out)
+
+
+def run(folder, packets, buffer):
+    """Sends packets in by p0; returns what left by p1 and by p0, the drops, and the ports."""
+    wrpcap(str(folder / "in.pcap"), packets)
+    wrpcap(str(folder / "empty.pcap"), [], linktype=1)
+    text = CONFIG.format(rx=folder / "in.pcap", folder=folder, buffer=buffer)
+    with lab.linerate(folder, text, "lrbytes") as r:
+        def read():
+            return r.show("drops")
+        drops = lab.settle(read)
+        ports = {p["name"]: p for p in r.show("ports")["ports"]}
+    read = lambda name: [bytes(p) for p in rdpcap(str(folder / name))]
+    for name in ("out.pcap", "back.pcap"):
+        eye = subprocess.run(["tshark", "-r", str(folder / name), "-o", "ip.check_checksum:TRUE", "-Y",
+                              "_ws.malformed || ip.checksum.status == 0"], capture_output=True, text=True, check=True)
+        assert eye.stdout == "", f"{name}: {eye.stdout}"
+    return read("out.pcap"), read("back.pcap"), drops, ports
+
+
+def cases():
+    data = Raw(bytes(range(256)) * 4)
+    yield UP / IP(src=A4, dst="10.1.2.3", ttl=64) / UDP(sport=1, dport=2), False
+    yield UP / IP(src=A4, dst="10.1.2.3", ttl=2, tos=0xb8, id=7, flags="DF") / TCP(sport=1, dport=2) / data, False
+    yield UP / IP(src=A4, dst="10.255.255.255", ttl=255) / ICMP() / data, False
+    yield UP / IP(src=A4, dst="10.7.9.9", ttl=9) / UDP(sport=5, dport=6) / data, True
+    yield UP / IP(src=A4, dst="10.1.1.1", options=[IPOption_Router_Alert()]) / UDP() / data, False
+    yield UP / IP(src=A4, dst="10.1.1.1", frag=100, flags="MF", id=9) / data, False
+    # a checksum whose incremental update meets the ends of one's complement arithmetic
+    for ident in range(0xff00, 0xff40):
+        yield UP / IP(src=A4, dst="10.0.0.1", id=ident, ttl=1 + ident % 200 + 1) / UDP(), False
+    yield UP / IPv6(src=A6, dst="2001:db8:f123::1", hlim=64) / UDP(sport=1, dport=2) / data, False
+    yield UP / IPv6(src=A6, dst="2001:db8:f700::9", hlim=2, tc=0x28, fl=0xabcde) / TCP() / data, True
+    yield UP / IPv6(src=A6, dst="2001:db8:f001::1") / IPv6ExtHdrDestOpt(options=[PadN(optdata=b"\0" * 4)]) / UDP() / data, False
+    yield UP / IPv6(src=A6, dst="2001:db8:f001::1") / IPv6ExtHdrHopByHop(options=[RouterAlert()]) / UDP() / data, False
+    yield UP / IPv6(src=A6, dst="2001:db8:f001::1", nh=59), False
+    yield UP / IP(src=A4, dst="10.3.0.1") / UDP() / Raw(b"j" * 8900), False
+    yield UP / IPv6(src=A6, dst="2001:db8:f003::1") / UDP() / Raw(b"j" * 8900), False
+
+
+def bad():
+    """Each malformed packet with the reason it must be counted under."""
+    ip = lambda **k: UP / IP(src=A4, dst="10.1.1.1", **k) / UDP() / Raw(b"x" * 30)
+    yield Raw(bytes(UP)[:12]), "eth_too_short"
+    yield UP / Dot1Q(vlan=99) / IP(src=A4, dst="10.1.1.1"), "vlan_unknown"
+    yield Ether(bytes(UP)[:12] + b"\x81\x00\x00"), "vlan_too_short"
+    yield Ether(src="02:bb:00:00:00:01", dst="02:00:00:00:00:99") / IP(src=A4, dst="10.1.1.1"), "eth_not_for_us"
+    yield Ether(src="03:bb:00:00:00:01", dst="02:00:00:00:00:01") / IP(src=A4, dst="10.1.1.1"), "eth_source_multicast"
+    yield Ether(src=UP.src, dst=UP.dst, type=0x1234) / Raw(b"x" * 50), "ethertype_unknown"
+    yield ip(version=5), "ip4_bad_version"
+    yield ip(ihl=3), "ip4_bad_header_length"
+    yield ip(len=19), "ip4_bad_total_length"
+    yield ip(len=1400), "ip4_bad_total_length"
+    yield ip(chksum=0x1234), "ip4_bad_checksum"
+    yield Ether(bytes(UP / IP(src=A4, dst="10.1.1.1"))[:24]), "ip4_too_short"
+    for source in ("224.0.0.1", "255.255.255.255", "127.0.0.1", "0.0.0.0"):
+        yield UP / IP(src=source, dst="10.1.1.1") / UDP(), "ip4_bad_source"
+    for target in ("127.0.0.1", "0.1.2.3", "240.0.0.1"):
+        yield UP / IP(src=A4, dst=target) / UDP(), "ip4_bad_destination"
+    yield Ether(src=UP.src, dst="ff:ff:ff:ff:ff:ff") / IP(src=A4, dst="10.1.1.1") / UDP(), "l2_broadcast_unicast_ip"
+    yield UP / IP(src=A4, dst="10.8.0.1") / UDP(), "route_blackhole"
+    ip6 = lambda **k: UP / IPv6(**{"src": A6, "dst": "2001:db8:f001::1", **k}) / UDP() / Raw(b"x" * 30)
+    yield ip6(version=4), "ip6_bad_version"
+    yield ip6(plen=1400), "ip6_bad_payload_length"
+    yield Ether(bytes(ip6())[:14 + 39]), "ip6_too_short"
+    for source in ("ff02::1", "::1", "::"):
+        yield ip6(src=source), "ip6_bad_source"
+    for target in ("::1", "::"):
+        yield ip6(dst=target), "ip6_bad_destination"
+    yield ip6(src="fe80::1"), "ip6_link_local_scope"
+
+
+def test_well_formed_packets_leave_byte_exact(tmp_path):
+    for buffer in (9600, 2048):
+        wanted = list(cases())
+        folder = tmp_path / str(buffer)
+        folder.mkdir()
+        out, back, drops, ports = run(folder, [p for p, _ in wanted], buffer)
+        assert drops["imbalance"] == []
+        expected = [routed(Ether(bytes(p)), tagged) for p, tagged in wanted]
+        assert len(out) == len(expected), drops
+        for got, want, (packet, _) in zip(out, expected, wanted):
+            assert got[:len(want)] == want, f"{packet.summary()}\n{got.hex()}\n{want.hex()}"
+        assert back == []
+        assert ports["p0"]["rx_packets"] == len(wanted) and ports["p1"]["tx_packets"] == len(wanted)
+        assert ports["p1"]["tx_bytes"] == sum(map(len, out))
+
+
+def test_malformed_packets_are_dropped_each_with_its_own_reason(tmp_path):
+    wanted = list(bad())
+    out, back, drops, ports = run(tmp_path, [p for p, _ in wanted], 9600)
+    assert drops["imbalance"] == []
+    expected = {}
+    for _, reason in wanted:
+        expected[reason] = expected.get(reason, 0) + 1
+    assert {d["reason"]: d["packets"] for d in drops["drops"] if d["packets"]} == expected
+    assert (out, back) == ([], []) and ports["p0"]["rx_packets"] == len(wanted)
+
+
+def test_icmp_errors_and_echo_replies_as_scapy_reads_them(tmp_path):
+    data = Raw(bytes(range(200)))
+    packets = [
+        UP / IP(src=A4, dst="10.1.1.1", ttl=1) / UDP(sport=7, dport=9) / data,
+        UP / IP(src=A4, dst="203.0.113.9") / UDP() / data,
+        UP / IP(src=A4, dst="198.18.1.1") / ICMP(id=5, seq=6) / data,
+        UP / IPv6(src=A6, dst="2001:db8:f001::1", hlim=1) / UDP() / data,
+        UP / IPv6(src=A6, dst="2001:db9::1") / UDP() / data,
+        UP / IPv6(src=A6, dst="2001:db8:1::1") / ICMPv6EchoRequest(id=5, seq=6, data=bytes(data)),
+    ]
+    out, back, drops, _ = run(tmp_path, packets, 9600)
+    assert drops["imbalance"] == [] and out == []
+    got = [Ether(b) for b in back]
+    kinds = [(p[IP].src, p[ICMP].type, p[ICMP].code) if IP in p else
+             (p[IPv6].src, p[IPv6].payload.type, p[IPv6].payload.code) for p in got]
+    assert kinds == [("198.18.1.1", 11, 0), ("198.18.1.1", 3, 0), ("198.18.1.1", 0, 0),
+                     ("2001:db8:1::1", 3, 0), ("2001:db8:1::1", 1, 0), ("2001:db8:1::1", 129, 0)]
+    for p, sent in zip(got, packets):
+        assert (p.src, p.dst) == ("02:00:00:00:00:01", "02:bb:00:00:00:01")
+        again = Ether(bytes(p))
+        if IP in p:
+            assert p[IP].dst == A4
+            del again[IP].chksum, again[ICMP].chksum
+        else:
+            assert p[IPv6].dst == A6
+            del again[IPv6].payload.cksum
+        assert bytes(again.__class__(bytes(again))) == bytes(p), "a checksum differs from scapy's"
+    assert bytes(got[2][ICMP].payload)[:200] == bytes(data)
+    assert bytes(got[0][ICMP].payload)[:20][12:20] == bytes(packets[0][IP])[12:20], "the quote begins with the offending header"
