@@ -1,1 +1,35 @@
-//! The only crate with unsafe code around DPDK: EAL, pools, mbufs, ports.
+//! DPDK behind a safe API: the only crate of linerate with C code.
+//!
+//! In the order of use: [`Eal`] starts DPDK once per process; [`Pool`] holds the packet buffers; [`Port`] is a device,
+//! which hands out [`RxQueue`]s and [`TxQueue`]s, each once; [`Mbuf`] is a packet. Worker threads are ordinary
+//! `std::thread`s that call [`register_worker_thread`].
+//!
+//! How misuse is kept out: a pool is never freed; a packet owns its buffers alone; a queue has one owner
+//! and keeps its device open; clean-up is refused while anything of DPDK is in use. No public item is unsafe or raw.
+
+#![allow(unsafe_code, reason = "the crate exists to contain it")]
+
+mod args;
+mod eal;
+mod errno;
+mod ffi;
+mod life;
+mod log;
+mod mbuf;
+mod memory;
+mod pool;
+mod port;
+mod tsc;
+
+pub use args::{EalConfig, Memory, Pci};
+pub use eal::{CleanupError, Eal, EalError};
+pub use errno::Errno;
+pub use life::{ThreadError, WorkerThread, register_worker_thread};
+pub use log::take_log;
+pub use mbuf::Mbuf;
+pub use pool::{HEADROOM, MAX_FRAME, Pool, PoolConfig, PoolError, pools};
+pub use port::{
+    Device, Link, Note, Port, PortConfig, PortError, PortInfo, PortStats, Rss, Running, RxQueue, Started,
+    StopError, Stopped, TxQueue,
+};
+pub use tsc::{tsc, tsc_hz};

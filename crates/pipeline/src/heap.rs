@@ -58,6 +58,15 @@ impl HeapPacket {
         self
     }
 
+    /// The same packet without room before or behind its data: what [`Packet::prepend`], [`Packet::append`] and
+    /// [`Packet::pull`] must refuse.
+    pub fn tight(mut self) -> Self {
+        for s in &mut self.segments {
+            *s = Segment { buffer: s.bytes().to_vec(), start: 0, end: s.bytes().len() };
+        }
+        self
+    }
+
     /// All bytes in one vector.
     pub fn bytes(&self) -> Vec<u8> {
         self.segments.iter().flat_map(|s| s.bytes().iter().copied()).collect()

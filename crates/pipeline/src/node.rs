@@ -56,6 +56,20 @@ macro_rules! exits {
     };
 }
 
+/// The exits of a node that keeps every packet (an output): none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoExit {}
+
+impl Exit for NoExit {
+    const ALL: &'static [Self] = &[];
+    fn code(self) -> u8 {
+        match self {}
+    }
+    fn name(self) -> &'static str {
+        match self {}
+    }
+}
+
 /// A packet-processing step.
 pub trait Node<P: Packet>: Send + 'static {
     /// Where packets can go from here.

@@ -1,6 +1,6 @@
 //! The transmit side of a worker: one buffer and one queue per port, filled by the output node, flushed once a loop.
 
-use crate::counters::{MAX_PORTS, WorkerCounters};
+use crate::counters::{MAX_PORTS, PortCounters, WorkerCounters};
 use crate::io::TxQueue;
 use crate::{Batch, DropReason, Packet, PortId};
 
@@ -16,9 +16,15 @@ pub struct TxBuffers<P> {
 }
 
 struct TxPort<P> {
-    queue: Box<dyn TxQueue<P>>,
+    out: Outlet<P>,
     pending: Box<Batch<P>>,
+}
+
+struct Outlet<P> {
+    queue: Box<dyn TxQueue<P>>,
     up: bool,
+    /// Whether the queue is a ring to the worker that has the device's queue.
+    hands_over: bool,
 }
 
 impl<P: Packet> Default for TxBuffers<P> {
@@ -36,10 +42,30 @@ impl<P: Packet> TxBuffers<P> {
     /// Gives the worker its queue of a port; returns the queue it replaces. Ports beyond [`MAX_PORTS`] are refused by
     /// giving the queue back.
     pub fn attach(&mut self, port: PortId, queue: Box<dyn TxQueue<P>>) -> Option<Box<dyn TxQueue<P>>> {
+        self.put(port, queue, false)
+    }
+
+    /// As [`attach`](Self::attach), for a port whose device queue another worker has: `ring` leads to that worker.
+    /// What it takes is counted as handed over, what finds it full is dropped as [`DropReason::HandoffFull`]; the
+    /// other worker counts the packets as handed in and sends them.
+    pub fn attach_handover(
+        &mut self,
+        port: PortId,
+        ring: Box<dyn TxQueue<P>>,
+    ) -> Option<Box<dyn TxQueue<P>>> {
+        self.put(port, ring, true)
+    }
+
+    fn put(
+        &mut self,
+        port: PortId,
+        queue: Box<dyn TxQueue<P>>,
+        hands_over: bool,
+    ) -> Option<Box<dyn TxQueue<P>>> {
         match self.ports.get_mut(usize::from(port)) {
-            Some(slot) => {
-                slot.replace(TxPort { queue, pending: Box::default(), up: true }).map(|old| old.queue)
-            }
+            Some(slot) => slot
+                .replace(TxPort { out: Outlet { queue, up: true, hands_over }, pending: Box::default() })
+                .map(|old| old.out.queue),
             None => Some(queue),
         }
     }
@@ -49,13 +75,13 @@ impl<P: Packet> TxBuffers<P> {
         let mut old = self.ports.get_mut(usize::from(port))?.take()?;
         self.waiting &= !(1 << port);
         drop_all(counters, &mut old.pending, DropReason::Shutdown);
-        Some(old.queue)
+        Some(old.out.queue)
     }
 
     /// Marks a port up or down; packets for a port that is down are dropped as [`DropReason::TxPortDown`].
     pub fn set_up(&mut self, port: PortId, up: bool) {
         if let Some(Some(p)) = self.ports.get_mut(usize::from(port)) {
-            p.up = up;
+            p.out.up = up;
         }
     }
 
@@ -67,7 +93,7 @@ impl<P: Packet> TxBuffers<P> {
             return drop_all(counters, batch, DropReason::TxNoPort);
         };
         if p.pending.is_empty() {
-            transmit(&mut *p.queue, p.up, port, batch, counters);
+            p.out.transmit(port, batch, counters);
         } else {
             for packet in batch.drain(..) {
                 p.push(port, packet, counters);
@@ -110,59 +136,60 @@ impl<P: Packet> TxPort<P> {
     }
 
     fn flush(&mut self, port: PortId, counters: &WorkerCounters) {
-        transmit(&mut *self.queue, self.up, port, &mut self.pending, counters);
+        self.out.transmit(port, &mut self.pending, counters);
     }
 }
 
-/// Hands the batch to the device and counts what became of it. Counting happens before the hand-over (afterwards
-/// the device owns the packets) and is corrected for the tail the device refused.
-fn transmit<P: Packet>(
-    queue: &mut dyn TxQueue<P>,
-    up: bool,
-    port: PortId,
-    batch: &mut Batch<P>,
-    counters: &WorkerCounters,
-) {
-    let Some(first) = batch.first() else { return };
-    if !up {
-        return drop_all(counters, batch, DropReason::TxPortDown);
-    }
-    let rx = first.meta().rx_port;
-    let (mut bytes, mut mixed) = (0u64, 0);
-    for p in batch.iter() {
-        bytes += p.len() as u64;
-        mixed |= p.meta().rx_port ^ rx;
-    }
-    let mut origins = [0u16; MAX_PORTS];
-    if mixed != 0 {
-        batch.iter().for_each(|p| origins[usize::from(p.meta().rx_port).min(MAX_PORTS - 1)] += 1);
-    }
-    let total = batch.len();
-    let mut sent = queue.tx(batch);
-    for _ in 0..RETRIES {
-        if batch.is_empty() {
-            break;
+impl<P: Packet> Outlet<P> {
+    /// Hands the batch to the device and counts what became of it. Counting happens before the hand-over (afterwards
+    /// the device owns the packets) and is corrected for the tail the device refused.
+    fn transmit(&mut self, port: PortId, batch: &mut Batch<P>, counters: &WorkerCounters) {
+        let Some(first) = batch.first() else { return };
+        if !self.up {
+            return drop_all(counters, batch, DropReason::TxPortDown);
         }
-        sent += queue.tx(batch);
-    }
-    debug_assert_eq!(sent + batch.len(), total);
-    for p in batch.iter() {
-        bytes -= p.len() as u64;
-        origins[usize::from(p.meta().rx_port).min(MAX_PORTS - 1)] =
-            origins[usize::from(p.meta().rx_port).min(MAX_PORTS - 1)].saturating_sub(1);
-    }
-    let out = counters.port(port);
-    out.tx_packets.add(sent as u64);
-    out.tx_bytes.add(bytes);
-    if mixed == 0 {
-        counters.port(rx).sent.add(sent as u64);
-    } else {
-        for (c, n) in counters.ports.iter().zip(origins).filter(|(_, n)| *n > 0) {
-            c.sent.add(u64::from(n));
+        let rx = first.meta().rx_port;
+        let (mut bytes, mut mixed) = (0u64, 0);
+        for p in batch.iter() {
+            bytes += p.len() as u64;
+            mixed |= p.meta().rx_port ^ rx;
         }
-    }
-    if !batch.is_empty() {
-        drop_all(counters, batch, DropReason::TxFull);
+        let mut origins = [0u16; MAX_PORTS];
+        if mixed != 0 {
+            batch.iter().for_each(|p| origins[usize::from(p.meta().rx_port).min(MAX_PORTS - 1)] += 1);
+        }
+        let total = batch.len();
+        let mut sent = self.queue.tx(batch);
+        for _ in 0..RETRIES {
+            if batch.is_empty() {
+                break;
+            }
+            sent += self.queue.tx(batch);
+        }
+        debug_assert_eq!(sent + batch.len(), total);
+        for p in batch.iter() {
+            bytes -= p.len() as u64;
+            origins[usize::from(p.meta().rx_port).min(MAX_PORTS - 1)] =
+                origins[usize::from(p.meta().rx_port).min(MAX_PORTS - 1)].saturating_sub(1);
+        }
+        let went =
+            |c: &PortCounters, n: u64| if self.hands_over { c.handed_over.add(n) } else { c.sent.add(n) };
+        if mixed == 0 {
+            went(counters.port(rx), sent as u64);
+        } else {
+            for (c, n) in counters.ports.iter().zip(origins).filter(|(_, n)| *n > 0) {
+                went(c, u64::from(n));
+            }
+        }
+        if !self.hands_over {
+            let out = counters.port(port);
+            out.tx_packets.add(sent as u64);
+            out.tx_bytes.add(bytes);
+        }
+        if !batch.is_empty() {
+            let full = if self.hands_over { DropReason::HandoffFull } else { DropReason::TxFull };
+            drop_all(counters, batch, full);
+        }
     }
 }
 
@@ -225,6 +252,19 @@ mod tests {
         tx.flush(&c);
         let order: Vec<u8> = device.lock().unwrap().0.iter().map(|p| p.bytes()[0]).collect();
         assert_eq!(order, (1..100).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn packets_for_another_workers_queue_are_handed_over_not_sent() {
+        let ring = Arc::new(Mutex::new((Vec::new(), 2)));
+        let c = WorkerCounters::new();
+        let mut tx = TxBuffers::new();
+        tx.attach_handover(1, Box::new(Slow(ring)));
+        c.port(0).received.add(3);
+        tx.send_batch(1, &mut packets(&[0, 0, 0]), &c);
+        let p = c.port(0);
+        assert_eq!((p.handed_over.get(), p.sent.get(), c.port(1).tx_packets.get()), (2, 0, 0));
+        assert_eq!((c.drops(DropReason::HandoffFull), p.imbalance()), (1, 0));
     }
 
     #[test]

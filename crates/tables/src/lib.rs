@@ -4,3 +4,4 @@
 
 pub mod fib;
 pub mod prefix;
+pub mod qsbr;

@@ -14,6 +14,10 @@ pub trait Address: Copy + Ord + Eq + std::hash::Hash + fmt::Debug + Send + Sync 
     fn or(self, other: Self) -> Self;
     /// Bitwise complement.
     fn not(self) -> Self;
+    /// The address after this one; `None` after the last.
+    fn next(self) -> Option<Self>;
+    /// The address before this one; `None` before the first.
+    fn prev(self) -> Option<Self>;
     /// As the standard library's address, for display and parsing.
     fn to_ip(self) -> std::net::IpAddr;
 }
@@ -31,6 +35,12 @@ impl Address for u32 {
     }
     fn not(self) -> Self {
         !self
+    }
+    fn next(self) -> Option<Self> {
+        self.checked_add(1)
+    }
+    fn prev(self) -> Option<Self> {
+        self.checked_sub(1)
     }
     fn to_ip(self) -> std::net::IpAddr {
         std::net::Ipv4Addr::from_bits(self).into()
@@ -50,6 +60,12 @@ impl Address for u128 {
     }
     fn not(self) -> Self {
         !self
+    }
+    fn next(self) -> Option<Self> {
+        self.checked_add(1)
+    }
+    fn prev(self) -> Option<Self> {
+        self.checked_sub(1)
     }
     fn to_ip(self) -> std::net::IpAddr {
         std::net::Ipv6Addr::from_bits(self).into()

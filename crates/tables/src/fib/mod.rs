@@ -4,6 +4,9 @@
 //! ([`Lookup`], shared with workers, wait-free). The structure can change without its users noticing: the router is
 //! written against these two traits only.
 
+mod arena;
+pub mod oracle;
+
 use crate::prefix::{Address, Prefix};
 
 /// Index into the next-hop table that lives outside the FIB. [`NO_ROUTE`] (0) means "no route covers the address".

@@ -1,0 +1,451 @@
+//! The packet buffer: DPDK's mbuf as an owned, bounds-checked [`Packet`].
+//!
+//! Every access to a field of `struct rte_mbuf` in this crate is in this file; `shim.c` asserts the offsets.
+//!
+//! **The invariant.** An [`Mbuf`] owns its whole chain of segments: each has a reference count of one and its own
+//! buffer (neither indirect nor external), its private area holds a [`Meta`], and the first segment's segment count
+//! and packet length describe the chain. Buffers enter in two places only, allocation and receive; receive checks
+//! ([`admit`]) and copies what does not conform. So no method below needs to look at reference counts.
+
+use std::mem::ManuallyDrop;
+use std::ptr::{self, NonNull};
+use std::slice;
+
+use linerate_pipeline::{Batch, Meta, Packet};
+
+use crate::ffi::{self, rte_mbuf};
+
+/// Bytes of the private area behind each mbuf header: one cache line, for [`Meta`].
+pub(crate) const PRIVATE: usize = 64;
+
+/// Flags that mark a buffer as not the mbuf's own: `RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL`.
+const FOREIGN: u64 = 0b11 << 61;
+
+const _: () = assert!(size_of::<rte_mbuf>() == 128 && align_of::<rte_mbuf>() == 64);
+const _: () = assert!(size_of::<Meta>() <= PRIVATE && align_of::<Meta>() <= 64);
+
+/// An owned DPDK packet buffer of one or more segments. Dropping it gives the segments back to their pools.
+#[repr(transparent)]
+pub struct Mbuf(NonNull<rte_mbuf>);
+
+// SAFETY: an Mbuf is the only owner of its chain (see the module's invariant); pools may be used from any thread.
+unsafe impl Send for Mbuf {}
+
+impl Mbuf {
+    /// Takes ownership.
+    ///
+    /// # Safety
+    /// `raw` must meet the module's invariant and have no other owner; its private area must hold a [`Meta`].
+    pub(crate) unsafe fn from_raw(raw: NonNull<rte_mbuf>) -> Self {
+        Self(raw)
+    }
+
+    /// Bytes free in front of the packet, for [`Packet::prepend`].
+    #[must_use]
+    pub fn headroom(&self) -> usize {
+        usize::from(self.header().data_off)
+    }
+
+    /// Bytes free behind the last segment, for [`Packet::append`].
+    #[must_use]
+    pub fn tailroom(&self) -> usize {
+        // SAFETY: a segment of the owned chain.
+        tailroom(unsafe { self.last().as_ref() })
+    }
+
+    /// Joins the segments of `tail` behind those of `self`. Its metadata is lost. Gives `tail` back where the sum of
+    /// the segments would pass 65,535.
+    pub fn chain(&mut self, tail: Mbuf) -> Result<(), Mbuf> {
+        let segments = self.segments() + tail.segments();
+        let Ok(segments) = u16::try_from(segments) else { return Err(tail) };
+        let tail = ManuallyDrop::new(tail);
+        let bytes = tail.header().pkt_len;
+        let last = self.last().as_ptr();
+        // SAFETY: `last` is a segment of the chain that `self` owns; `tail` hands its chain over.
+        unsafe {
+            (*last).next = tail.0.as_ptr();
+            (*tail.0.as_ptr()).nb_segs = 1;
+        }
+        let header = self.header_mut();
+        header.nb_segs = segments;
+        header.pkt_len += bytes;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn header(&self) -> &rte_mbuf {
+        // SAFETY: owned and alive.
+        unsafe { self.0.as_ref() }
+    }
+
+    #[inline(always)]
+    fn header_mut(&mut self) -> &mut rte_mbuf {
+        // SAFETY: owned and alive.
+        unsafe { self.0.as_mut() }
+    }
+
+    #[inline(always)]
+    fn meta_ptr(&self) -> *mut Meta {
+        meta_of(self.0.as_ptr())
+    }
+
+    /// Segment `i`; `None` past the last.
+    fn nth(&self, i: usize) -> Option<NonNull<rte_mbuf>> {
+        let mut segment = self.0;
+        for _ in 0..i {
+            // SAFETY: a segment of the owned chain.
+            segment = NonNull::new(unsafe { segment.as_ref() }.next)?;
+        }
+        Some(segment)
+    }
+
+    fn last(&self) -> NonNull<rte_mbuf> {
+        let mut segment = self.0;
+        // SAFETY: `next` is null or another segment of the owned chain.
+        while let Some(next) = NonNull::new(unsafe { segment.as_ref() }.next) {
+            segment = next;
+        }
+        segment
+    }
+
+    /// Cuts the chain behind `segment` and frees what follows.
+    ///
+    /// # Safety
+    /// `segment` must be a segment of the chain that `self` owns.
+    unsafe fn cut_behind(&mut self, segment: NonNull<rte_mbuf>, segments: u16) {
+        // SAFETY: owned by `self` through the chain; the tail is unlinked before it is freed.
+        unsafe {
+            let tail = (*segment.as_ptr()).next;
+            (*segment.as_ptr()).next = ptr::null_mut();
+            self.header_mut().nb_segs = segments;
+            ffi::lr_mbuf_free(tail);
+        }
+    }
+}
+
+impl Packet for Mbuf {
+    #[inline(always)]
+    fn meta(&self) -> &Meta {
+        // SAFETY: the private area holds a Meta (invariant), borrowed as long as `self`.
+        unsafe { &*self.meta_ptr() }
+    }
+
+    #[inline(always)]
+    fn meta_mut(&mut self) -> &mut Meta {
+        // SAFETY: as above, uniquely.
+        unsafe { &mut *self.meta_ptr() }
+    }
+
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.header().pkt_len as usize
+    }
+
+    #[inline(always)]
+    fn head(&self) -> &[u8] {
+        bytes(self.header())
+    }
+
+    #[inline(always)]
+    fn head_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `self` owns the segment and its buffer alone.
+        unsafe { bytes_mut(self.0) }
+    }
+
+    #[inline(always)]
+    fn split_mut(&mut self) -> (&mut [u8], &mut Meta) {
+        // SAFETY: the buffer starts behind the private area, so the two do not overlap; both are owned.
+        unsafe { (bytes_mut(self.0), &mut *self.meta_ptr()) }
+    }
+
+    #[inline(always)]
+    fn segments(&self) -> usize {
+        usize::from(self.header().nb_segs)
+    }
+
+    fn segment(&self, i: usize) -> Option<&[u8]> {
+        // SAFETY: a segment of the owned chain, borrowed as long as `self`.
+        self.nth(i).map(|segment| bytes(unsafe { segment.as_ref() }))
+    }
+
+    fn segment_mut(&mut self, i: usize) -> Option<&mut [u8]> {
+        // SAFETY: as above, uniquely.
+        self.nth(i).map(|segment| unsafe { bytes_mut(segment) })
+    }
+
+    #[inline(always)]
+    fn pull(&mut self, n: usize) -> Option<&mut [u8]> {
+        if usize::from(self.header().data_len) < n && !self.gather(n) {
+            return None;
+        }
+        Some(self.head_mut())
+    }
+
+    #[inline(always)]
+    fn prepend(&mut self, n: usize) -> Option<&mut [u8]> {
+        let header = self.header_mut();
+        if n > usize::from(header.data_off) {
+            return None;
+        }
+        // data_off + data_len <= buf_len, so the sum fits in 16 bits.
+        header.data_off -= n as u16;
+        header.data_len += n as u16;
+        header.pkt_len += n as u32;
+        Some(self.head_mut())
+    }
+
+    #[inline(always)]
+    fn trim_front(&mut self, n: usize) -> bool {
+        let header = self.header_mut();
+        if n > usize::from(header.data_len) {
+            return false;
+        }
+        header.data_off += n as u16;
+        header.data_len -= n as u16;
+        header.pkt_len -= n as u32;
+        true
+    }
+
+    fn append(&mut self, n: usize) -> Option<&mut [u8]> {
+        let last = self.last();
+        // SAFETY: a segment of the owned chain; no other reference to it is alive.
+        unsafe {
+            if n > tailroom(last.as_ref()) {
+                return None;
+            }
+            let old = usize::from((*last.as_ptr()).data_len);
+            (*last.as_ptr()).data_len += n as u16;
+            (*self.0.as_ptr()).pkt_len += n as u32;
+            bytes_mut(last).get_mut(old..)
+        }
+    }
+
+    fn truncate(&mut self, len: usize) {
+        if len >= self.len() {
+            return;
+        }
+        let (mut segment, mut left, mut segments) = (self.0, len, 1);
+        // SAFETY: `segment` walks the owned chain; the lengths of its segments sum to more than `len`, so the walk
+        // ends before the chain does, and an inconsistent sum ends it at the last segment.
+        unsafe {
+            while left > usize::from((*segment.as_ptr()).data_len) {
+                let Some(next) = NonNull::new((*segment.as_ptr()).next) else { return };
+                left -= usize::from((*segment.as_ptr()).data_len);
+                (segment, segments) = (next, segments + 1);
+            }
+            (*segment.as_ptr()).data_len = left as u16;
+            self.header_mut().pkt_len = len as u32;
+            if !(*segment.as_ptr()).next.is_null() {
+                self.cut_behind(segment, segments);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(&self) {
+        // SAFETY: prefetching any address has no effect but on caches.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let header = self.header();
+            _mm_prefetch::<_MM_HINT_T0>(self.meta_ptr().cast());
+            _mm_prefetch::<_MM_HINT_T0>(header.buf_addr.cast::<i8>().wrapping_add(header.data_off.into()));
+        }
+    }
+
+    #[inline]
+    fn free_bulk(batch: &mut Batch<Self>) {
+        let n = batch.len();
+        // SAFETY: the length is set to zero first, so the batch gives up the packets that the call frees; Mbuf is a
+        // transparent pointer.
+        unsafe {
+            batch.set_len(0);
+            ffi::rte_pktmbuf_free_bulk(batch.as_mut_ptr().cast(), n as u32);
+        }
+    }
+}
+
+impl Mbuf {
+    /// The slow part of [`Packet::pull`]: moves bytes from later segments into the first.
+    #[cold]
+    #[inline(never)]
+    fn gather(&mut self, n: usize) -> bool {
+        let header = self.header();
+        let have = usize::from(header.data_len);
+        if n > self.len() || n - have > tailroom(header) {
+            return false;
+        }
+        let mut want = n - have;
+        while want > 0 {
+            let Some(next) = NonNull::new(self.header().next) else { return false };
+            // SAFETY: `next` is the second segment of the owned chain, its buffer distinct from the first one's, which
+            // has room for `want` more bytes (checked above).
+            unsafe {
+                let next = next.as_ptr();
+                let take = want.min(usize::from((*next).data_len));
+                let head = self.0.as_ptr();
+                let end = data(&*head).add(usize::from((*head).data_len));
+                ptr::copy_nonoverlapping(data(&*next), end, take);
+                (*head).data_len += take as u16;
+                (*next).data_off += take as u16;
+                (*next).data_len -= take as u16;
+                if (*next).data_len == 0 {
+                    (*head).next = (*next).next;
+                    (*head).nb_segs -= 1;
+                    (*next).next = ptr::null_mut();
+                    (*next).nb_segs = 1;
+                    ffi::lr_mbuf_free(next);
+                }
+                want -= take;
+            }
+        }
+        true
+    }
+}
+
+impl Drop for Mbuf {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the chain is owned and not used again.
+        unsafe { ffi::lr_mbuf_free(self.0.as_ptr()) }
+    }
+}
+
+impl std::fmt::Debug for Mbuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mbuf")
+            .field("len", &self.len())
+            .field("segments", &self.segments())
+            .field("head", &self.head().len())
+            .finish()
+    }
+}
+
+/// Brings a received burst under the module's invariant: writes `meta` into each private area and replaces what the
+/// driver does not own alone by a copy. Returns how many remain at the front of `burst`, and how many were copied and
+/// how many freed because no copy could be made.
+///
+/// # Safety
+/// `burst` holds mbufs received from a driver, each owned by the caller and from a pool with our private area.
+#[inline(always)]
+pub(crate) unsafe fn admit(burst: &mut [*mut rte_mbuf], meta: Meta) -> Admitted {
+    let mut plain = true;
+    for &raw in burst.iter() {
+        // SAFETY: live mbufs; the private area belongs to whoever owns the mbuf.
+        unsafe {
+            plain &= (*raw).nb_segs == 1 && (*raw).refcnt == 1 && (*raw).ol_flags & FOREIGN == 0;
+            meta_of(raw).write(meta);
+        }
+    }
+    if plain {
+        return Admitted { kept: burst.len(), copied: 0, lost: 0 };
+    }
+    // SAFETY: as above.
+    unsafe { admit_slow(burst, meta) }
+}
+
+/// What [`admit`] did.
+pub(crate) struct Admitted {
+    pub(crate) kept: usize,
+    pub(crate) copied: u64,
+    pub(crate) lost: u64,
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn admit_slow(burst: &mut [*mut rte_mbuf], meta: Meta) -> Admitted {
+    let (mut kept, mut copied, mut lost) = (0, 0, 0);
+    for i in 0..burst.len() {
+        let raw = burst[i];
+        // SAFETY: live, owned mbufs; `copy` is a fresh chain from the same pool, the original is freed once.
+        unsafe {
+            if is_owned_chain(raw) {
+                burst[kept] = raw;
+                kept += 1;
+                continue;
+            }
+            let copy = ffi::rte_pktmbuf_copy(raw, (*raw).pool, 0, u32::MAX);
+            ffi::lr_mbuf_free(raw);
+            if copy.is_null() {
+                lost += 1;
+                continue;
+            }
+            meta_of(copy).write(meta);
+            burst[kept] = copy;
+            kept += 1;
+            copied += 1;
+        }
+    }
+    Admitted { kept, copied, lost }
+}
+
+/// Whether every segment is the chain's own and the header describes the chain.
+unsafe fn is_owned_chain(first: *mut rte_mbuf) -> bool {
+    // SAFETY: the caller passes a live mbuf; `next` is null or a live segment.
+    unsafe {
+        let (mut segment, mut count, mut bytes) = (first, 0u32, 0u32);
+        while !segment.is_null() {
+            if (*segment).refcnt != 1 || (*segment).ol_flags & FOREIGN != 0 {
+                return false;
+            }
+            count += 1;
+            bytes += u32::from((*segment).data_len);
+            segment = (*segment).next;
+        }
+        count == u32::from((*first).nb_segs) && bytes == (*first).pkt_len
+    }
+}
+
+/// Writes fresh metadata into a newly allocated mbuf.
+///
+/// # Safety
+/// `raw` must be owned by the caller and come from a pool with our private area.
+#[inline(always)]
+pub(crate) unsafe fn reset_meta(raw: *mut rte_mbuf) {
+    // SAFETY: see above.
+    unsafe { meta_of(raw).write(Meta::default()) }
+}
+
+/// Frees a chain that is not wrapped in an [`Mbuf`].
+///
+/// # Safety
+/// `raw` must be owned by the caller.
+pub(crate) unsafe fn free_raw(raw: *mut rte_mbuf) {
+    // SAFETY: see above.
+    unsafe { ffi::lr_mbuf_free(raw) }
+}
+
+/// The private area: directly behind the header, on a cache line of its own.
+#[inline(always)]
+fn meta_of(raw: *mut rte_mbuf) -> *mut Meta {
+    raw.wrapping_add(1).cast()
+}
+
+#[inline(always)]
+fn data(segment: &rte_mbuf) -> *mut u8 {
+    segment.buf_addr.cast::<u8>().wrapping_add(usize::from(segment.data_off))
+}
+
+#[inline(always)]
+fn bytes(segment: &rte_mbuf) -> &[u8] {
+    // SAFETY: data_off + data_len <= buf_len in every mbuf (kept by all methods here and by drivers), and the bytes of
+    // a pool are initialised memory.
+    unsafe { slice::from_raw_parts(data(segment), usize::from(segment.data_len)) }
+}
+
+/// # Safety
+/// The caller holds the segment uniquely for `'a`.
+#[inline(always)]
+unsafe fn bytes_mut<'a>(segment: NonNull<rte_mbuf>) -> &'a mut [u8] {
+    // SAFETY: as `bytes`; unique by the caller's promise.
+    unsafe {
+        let segment = segment.as_ref();
+        slice::from_raw_parts_mut(data(segment), usize::from(segment.data_len))
+    }
+}
+
+#[inline(always)]
+fn tailroom(segment: &rte_mbuf) -> usize {
+    usize::from(segment.buf_len)
+        .saturating_sub(usize::from(segment.data_off))
+        .saturating_sub(usize::from(segment.data_len))
+}

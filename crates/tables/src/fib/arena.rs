@@ -1,0 +1,305 @@
+//! Memory of the lookup structures: 64-bit words addressed by index, one writer, readers without locks.
+//!
+//! **Blocks.** The writer takes blocks of so many words and fills them before it publishes their index. Freed blocks go
+//! to a list per size (exact to 64 words, then four sizes per power of two), so a table under churn returns to the
+//! same size; there are no pools of fixed size to run out of.
+//!
+//! **Reuse.** A block readers may still see is [retired](Arena::retire), not freed; it comes back after a grace period
+//! of the [QSBR domain](crate::qsbr).
+//!
+//! **Growth.** Words live in one allocation that the kernel hands out zeroed and commits page by page, sixteen times
+//! larger than the one before: 64 KiB, 1 MiB, 16 MiB, 256 MiB, 2 GiB. An empty table so costs nothing, a full one is
+//! contiguous. Moving up copies the words in use and publishes the larger allocation with one store. Readers that
+//! are in the old one finish there: it is never written again and stays until the table goes (a sixteenth of the
+//! whole at most). Growing happens at most four times in a table's life.
+//!
+//! A reader must load the entry first and [`Words::view`] after it (acquire): then the view contains the block.
+
+use super::FibError;
+use crate::qsbr::{Domain, Epoch};
+use std::{
+    collections::VecDeque,
+    mem,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+};
+use zerocopy::FromZeros;
+
+/// Words of each allocation, smallest first.
+const GENERATIONS: [usize; 5] = [1 << 13, 1 << 17, 1 << 21, 1 << 25, 1 << 28];
+
+/// Zero words behind the last block: a reader with a wild index (one that ignores QSBR) still reads inside.
+pub(crate) const GUARD: usize = 64;
+
+/// Largest block of an exact size, in words.
+const EXACT: usize = 64;
+
+/// Number of size classes: the exact ones, then four a power of two up to 2^28 words.
+const CLASSES: usize = EXACT + 4 * 22 + 1;
+
+/// The readers' side of an arena.
+#[derive(Debug)]
+pub(crate) struct Words {
+    generations: [OnceLock<Box<[AtomicU64]>>; GENERATIONS.len()],
+    current: AtomicUsize,
+}
+
+/// The writer's side of an arena.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    words: Arc<Words>,
+    domain: Domain,
+    /// First word never handed out.
+    fresh: usize,
+    free: Vec<Vec<u32>>,
+    /// Retired since the last epoch was opened.
+    pending: Vec<Block>,
+    /// Retired and waiting for its epoch to pass, oldest first.
+    waiting: VecDeque<(Epoch, Vec<Block>)>,
+    live: usize,
+    retired: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    at: u32,
+    class: u8,
+}
+
+/// A boxed slice of zeros, committed by the kernel as it is touched.
+pub(crate) fn zeroed<T: FromZeros>(len: usize) -> Result<Box<[T]>, FibError> {
+    <[T]>::new_box_zeroed_with_elems(len).map_err(|_| FibError::Full(len * mem::size_of::<T>()))
+}
+
+impl Words {
+    /// All words of the current allocation. Load the index to look at before calling this, not after.
+    #[inline]
+    pub(crate) fn view(&self) -> &[AtomicU64] {
+        let current = self.current.load(Ordering::Acquire);
+        self.generations.get(current).and_then(OnceLock::get).map_or(&[], |words| words)
+    }
+}
+
+impl Arena {
+    /// Retired blocks that make the writer look for a passed grace period although it could do without.
+    const RECLAIM_AT: usize = 256;
+
+    /// An empty arena whose blocks are reclaimed through `domain`. Word 0 is never handed out.
+    pub(crate) fn new(domain: Domain) -> Result<Self, FibError> {
+        let words = Words {
+            generations: [const { OnceLock::new() }; GENERATIONS.len()],
+            current: AtomicUsize::new(0),
+        };
+        let _ = words.generations[0].set(zeroed(GENERATIONS[0])?);
+        Ok(Arena {
+            words: Arc::new(words),
+            domain,
+            fresh: 1,
+            free: vec![Vec::new(); CLASSES],
+            pending: Vec::new(),
+            waiting: VecDeque::new(),
+            live: 0,
+            retired: 0,
+        })
+    }
+
+    /// What readers hold.
+    pub(crate) fn words(&self) -> &Arc<Words> {
+        &self.words
+    }
+
+    /// Makes room for `words` more words at once, so that a bulk load grows once.
+    pub(crate) fn reserve(&mut self, words: usize) -> Result<(), FibError> {
+        self.grow_to(self.fresh.saturating_add(words))
+    }
+
+    /// A block of at least `words` words; its content is whatever was there before.
+    pub(crate) fn alloc(&mut self, words: usize) -> Result<u32, FibError> {
+        let class = class_of(words);
+        if self.free[class].is_empty() && self.retired > 0 {
+            self.reclaim();
+        }
+        let at = match self.free[class].pop() {
+            Some(at) => at,
+            None => {
+                let size = size_of_class(class);
+                self.grow_to(self.fresh + size)?;
+                let at = self.fresh as u32;
+                self.fresh += size;
+                at
+            }
+        };
+        self.live += size_of_class(class);
+        Ok(at)
+    }
+
+    /// Gives back a block that was never published (or whose readers are known to be gone).
+    pub(crate) fn free(&mut self, at: u32, words: usize) {
+        let class = class_of(words);
+        self.free[class].push(at);
+        self.live -= size_of_class(class);
+    }
+
+    /// Gives back a block that has been unlinked but that readers may still see.
+    pub(crate) fn retire(&mut self, at: u32, words: usize) {
+        let class = class_of(words);
+        self.pending.push(Block { at, class: class as u8 });
+        self.live -= size_of_class(class);
+        self.retired += size_of_class(class);
+        if self.pending.len() >= Self::RECLAIM_AT {
+            self.reclaim();
+        }
+    }
+
+    /// Moves what has passed its grace period to the free lists. Called from `alloc` and `retire` as needed.
+    pub(crate) fn reclaim(&mut self) {
+        if !self.pending.is_empty() {
+            let epoch = self.domain.advance();
+            self.waiting.push_back((epoch, mem::take(&mut self.pending)));
+        }
+        let passed = self.domain.passed();
+        while let Some((epoch, blocks)) = self.waiting.pop_front() {
+            if epoch > passed {
+                self.waiting.push_front((epoch, blocks));
+                return;
+            }
+            for Block { at, class } in blocks {
+                self.retired -= size_of_class(class.into());
+                self.free[usize::from(class)].push(at);
+            }
+        }
+    }
+
+    /// Writes one word of a block. Publishing its index afterwards with a release store makes it visible.
+    #[inline]
+    pub(crate) fn set(&self, at: u32, value: u64) {
+        if let Some(word) = self.words.view().get(at as usize) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    /// Reads back one word.
+    #[inline]
+    pub(crate) fn get(&self, at: u32) -> u64 {
+        self.words.view().get(at as usize).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// Bytes in blocks that are in use.
+    pub(crate) fn live_bytes(&self) -> usize {
+        self.live * 8
+    }
+
+    /// Bytes in blocks that wait for readers.
+    pub(crate) fn retired_bytes(&self) -> usize {
+        self.retired * 8
+    }
+
+    /// Bytes from the start to the last word ever used, free blocks included.
+    pub(crate) fn footprint(&self) -> usize {
+        self.fresh * 8
+    }
+
+    /// Bytes of the writer's own lists.
+    pub(crate) fn control_bytes(&self) -> usize {
+        let free: usize = self.free.iter().map(|list| list.capacity() * mem::size_of::<u32>()).sum();
+        let blocks = self.pending.capacity() + self.waiting.iter().map(|(_, b)| b.capacity()).sum::<usize>();
+        free + blocks * mem::size_of::<Block>() + CLASSES * mem::size_of::<Vec<u32>>()
+    }
+
+    /// Switches to an allocation that holds `end` words and the guard.
+    fn grow_to(&mut self, end: usize) -> Result<(), FibError> {
+        let current = self.words.current.load(Ordering::Relaxed);
+        if end + GUARD <= GENERATIONS[current] {
+            return Ok(());
+        }
+        let most = GENERATIONS[GENERATIONS.len() - 1];
+        let next = GENERATIONS.iter().position(|&len| end + GUARD <= len).ok_or(FibError::Full(most * 8))?;
+        let larger = zeroed::<AtomicU64>(GENERATIONS[next])?;
+        for (to, from) in larger.iter().zip(self.words.view()).take(self.fresh) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        // One writer, and `next > current`: the cell is empty.
+        let _ = self.words.generations[next].set(larger);
+        self.words.current.store(next, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// The size class that holds `words` words.
+fn class_of(words: usize) -> usize {
+    if words <= EXACT {
+        return words;
+    }
+    let octave = (words - 1).ilog2() as usize; // 6 for 65..=128
+    let step = 1usize << (octave - 2);
+    let quarter = (words - 1 - (1 << octave)) / step;
+    EXACT + 1 + (octave - 6) * 4 + quarter
+}
+
+/// Words in a block of this class.
+fn size_of_class(class: usize) -> usize {
+    if class <= EXACT {
+        return class;
+    }
+    let (octave, quarter) = ((class - EXACT - 1) / 4 + 6, (class - EXACT - 1) % 4);
+    (1 << octave) + (quarter + 1) * (1 << (octave - 2))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_hold_what_is_asked_and_waste_a_quarter_at_most() {
+        for words in 1..5_000 {
+            let size = size_of_class(class_of(words));
+            assert!(size >= words && size <= words + words / 4, "{words} words in a block of {size}");
+        }
+        assert!(class_of(1 << 28) < CLASSES);
+    }
+
+    #[test]
+    fn a_retired_block_waits_for_its_readers() {
+        let domain = Domain::new();
+        let mut reader = domain.register();
+        let mut arena = Arena::new(domain).unwrap();
+        let a = arena.alloc(5).unwrap();
+        arena.retire(a, 5);
+        assert_ne!(arena.alloc(5).unwrap(), a);
+        assert_eq!((arena.live_bytes(), arena.retired_bytes()), (40, 40));
+        reader.quiescent();
+        assert_eq!(arena.alloc(5).unwrap(), a);
+        assert_eq!((arena.live_bytes(), arena.retired_bytes()), (80, 0));
+    }
+
+    #[test]
+    fn growing_keeps_every_word_and_the_old_view() {
+        let mut arena = Arena::new(Domain::new()).unwrap();
+        let words = Arc::clone(arena.words());
+        let first = arena.alloc(1).unwrap();
+        arena.set(first, 77);
+        let old = words.view();
+        let mut blocks = Vec::new();
+        for i in 0..30_000u64 {
+            let at = arena.alloc(7).unwrap();
+            arena.set(at + 6, i);
+            blocks.push(at);
+        }
+        assert_eq!(old[first as usize].load(Ordering::Relaxed), 77);
+        assert!(words.view().len() > old.len());
+        assert_eq!(arena.get(first), 77);
+        for (i, at) in blocks.iter().enumerate() {
+            assert_eq!(words.view()[*at as usize + 6].load(Ordering::Relaxed), i as u64);
+        }
+    }
+
+    #[test]
+    fn more_than_the_last_generation_is_refused_and_nothing_changes() {
+        let mut arena = Arena::new(Domain::new()).unwrap();
+        assert_eq!(arena.reserve(1 << 28), Err(FibError::Full(8 << 28)));
+        assert_eq!(arena.footprint(), 8);
+        assert!(arena.alloc(3).is_ok());
+    }
+}
