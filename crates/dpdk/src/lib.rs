@@ -9,6 +9,9 @@
 
 #![allow(unsafe_code, reason = "the crate exists to contain it")]
 
+#[cfg(feature = "peers")]
+pub mod peers;
+
 mod args;
 mod eal;
 mod errno;

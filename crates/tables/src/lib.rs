@@ -5,3 +5,4 @@
 pub mod fib;
 pub mod prefix;
 pub mod qsbr;
+pub mod snapshot;

@@ -5,7 +5,20 @@
 //! written against these two traits only.
 
 mod arena;
+pub mod ip4;
+pub mod ip6;
+mod labels;
+mod next_hops;
 pub mod oracle;
+#[cfg(feature = "poptrie")]
+pub mod poptrie;
+mod simd;
+mod strided;
+#[cfg(all(test, not(loom)))]
+mod testing;
+mod tree;
+
+pub use next_hops::MAX_NEXT_HOPS;
 
 use crate::prefix::{Address, Prefix};
 

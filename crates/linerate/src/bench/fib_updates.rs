@@ -1,0 +1,201 @@
+//! Building and changing tables: times in every order of insertion, single updates, flaps.
+
+use super::{
+    fib::{Effort, mistakes},
+    keys::Drawn,
+    report::{Measured, Report},
+    routes::Routes,
+    stats::{Rng, cpu_ns, quantile, timed},
+};
+use anyhow::{Context, Result};
+use linerate_tables::{
+    fib::{Fib, oracle::Oracle},
+    prefix::Prefix,
+    qsbr::{Domain, Reader},
+};
+use std::collections::BTreeMap;
+
+/// Flaps per figure.
+const FLAPS: usize = 51;
+
+/// Builds in every order, then changes `fib`, which holds `routes`; returns the number of wrong answers.
+pub(super) fn measure<A: Drawn, F: Fib<A>>(
+    fib: &mut F,
+    domain: &Domain,
+    routes: &Routes<A>,
+    prefix: &str,
+    effort: Effort,
+    report: &mut Report,
+    make: &dyn Fn() -> Result<F>,
+) -> Result<usize> {
+    let mut wrong = builds(routes, prefix, effort, report, make)?;
+    // A worker that is somewhere in its loop: replaced memory waits for it, as in a running router.
+    let mut worker = domain.register();
+    let mut model: BTreeMap<Prefix<A>, u32> = routes.iter().copied().collect();
+    let before = fib.memory().lookup;
+    single(fib, &mut worker, routes, &mut model, prefix, effort, report)?;
+    wrong += check(fib, &model);
+    flaps(fib, &mut worker, routes, &mut model, prefix, report)?;
+    wrong += check(fib, &model);
+    let growth = fib.memory().lookup as f64 / before as f64;
+    report.results.push(Measured::new(format!("{prefix}.update.growth"), "x", &[growth]));
+    Ok(wrong)
+}
+
+/// The bars for updates and builds of the IPv4 table.
+pub(super) fn targets4(prefix: &str, report: &mut Report) {
+    let worst_load = report.value(&format!("{prefix}.load.worst"));
+    report.target("IPv4 load, slowest order", worst_load, 0.5, false, "s");
+    let worst = report.value(&format!("{prefix}.insert.worst"));
+    report.target("IPv4 single inserts, slowest order", worst, 0.5, false, "s");
+    for kind in ["load", "insert"] {
+        let spread = report.value(&format!("{prefix}.{kind}.spread"));
+        report.target(&format!("IPv4 {kind}, slowest order over fastest"), spread, 2.0, false, "x");
+    }
+    let rate = report.value(&format!("{prefix}.update.rate"));
+    report.target("IPv4 single updates", rate, 500_000.0, true, "/s");
+    for (what, id, bar) in [
+        ("IPv4 single update, p99", "update.p99", 10.0),
+        ("IPv4 flap of the most covering /8", "flap.short", 1_000.0),
+        ("IPv4 default route change", "flap.default", 10.0),
+    ] {
+        let value = report.value(&format!("{prefix}.{id}"));
+        report.target(what, value, bar, false, "us");
+    }
+}
+
+fn builds<A: Drawn, F: Fib<A>>(
+    routes: &Routes<A>,
+    prefix: &str,
+    effort: Effort,
+    report: &mut Report,
+    make: &dyn Fn() -> Result<F>,
+) -> Result<usize> {
+    let mut orders = vec![("sorted", routes.clone())];
+    let mut shuffled = routes.clone();
+    Rng(0x0bde).shuffle(&mut shuffled);
+    let mut shortest = shuffled.clone();
+    shortest.sort_by_key(|(p, _)| p.len());
+    let mut longest = shuffled.clone();
+    longest.sort_by_key(|(p, _)| std::cmp::Reverse(p.len()));
+    orders.extend([("shuffled", shuffled), ("shortest_first", shortest), ("longest_first", longest)]);
+    let rounds = if effort.quick { 1 } else { effort.rounds.min(3) };
+    let oracle = Oracle::new(routes.iter().copied());
+    let mut wrong = 0;
+    for kind in ["load", "insert"] {
+        let mut medians = Vec::new();
+        for (order, routes) in &orders {
+            let mut runs = Vec::new();
+            for _ in 0..rounds {
+                let mut fib = make()?;
+                let (ns, built) = timed(|| match kind {
+                    "load" => fib.load(routes.iter().copied()),
+                    _ => routes.iter().try_for_each(|&(p, nh)| fib.insert(p, nh).map(drop)),
+                });
+                built.context("building the table")?;
+                runs.push(ns / 1e9);
+                if runs.len() == rounds {
+                    wrong += mistakes(&fib.reader(), &oracle);
+                }
+            }
+            let figure = Measured::new(format!("{prefix}.{kind}.{order}"), "s", &runs);
+            medians.push(figure.value);
+            report.results.push(figure);
+        }
+        let (worst, best) = (quantile(&medians, 1.0), quantile(&medians, 0.0));
+        report.results.push(Measured::new(format!("{prefix}.{kind}.worst"), "s", &[worst]));
+        report.results.push(Measured::new(format!("{prefix}.{kind}.spread"), "x", &[worst / best]));
+    }
+    Ok(wrong)
+}
+
+/// Withdraws and announces random routes, each announced with another next hop.
+fn single<A: Drawn, F: Fib<A>>(
+    fib: &mut F,
+    worker: &mut Reader,
+    routes: &Routes<A>,
+    model: &mut BTreeMap<Prefix<A>, u32>,
+    prefix: &str,
+    effort: Effort,
+    report: &mut Report,
+) -> Result<()> {
+    let mut rng = Rng(0xc4a6e);
+    let picks: Vec<(Prefix<A>, u32)> = (0..effort.updates / 2)
+        .map(|_| (routes[rng.below(routes.len())].0, 1 + (rng.next() % 64) as u32))
+        .collect();
+    let mut rates = Vec::new();
+    for chunk in picks.chunks(picks.len().div_ceil(effort.rounds)) {
+        let (ns, changed) = timed(|| {
+            for (i, &(p, nh)) in chunk.iter().enumerate() {
+                fib.withdraw(p);
+                fib.insert(p, nh)?;
+                if i % 32 == 0 {
+                    worker.quiescent();
+                }
+            }
+            Ok::<(), linerate_tables::fib::FibError>(())
+        });
+        changed.context("announcing a route again")?;
+        rates.push(2.0 * chunk.len() as f64 / ns * 1e9);
+    }
+    report.results.push(Measured::new(format!("{prefix}.update.rate"), "/s", &rates));
+    model.extend(picks);
+    let mut each = Vec::new();
+    for _ in 0..50_000 {
+        let p = routes[rng.below(routes.len())].0;
+        let nh = 1 + (rng.next() % 64) as u32;
+        let start = cpu_ns();
+        fib.withdraw(p);
+        let between = cpu_ns();
+        fib.insert(p, nh).context("announcing a route again")?;
+        each.extend([between - start, cpu_ns() - between].map(|ns| ns / 1e3));
+        model.insert(p, nh);
+        worker.quiescent();
+    }
+    for (name, share) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
+        let id = format!("{prefix}.update.{name}");
+        report.results.push(Measured::new(id, "us", &[quantile(&each, share)]));
+    }
+    Ok(())
+}
+
+/// The default route, and the short route above most others.
+fn flaps<A: Drawn, F: Fib<A>>(
+    fib: &mut F,
+    worker: &mut Reader,
+    routes: &Routes<A>,
+    model: &mut BTreeMap<Prefix<A>, u32>,
+    prefix: &str,
+    report: &mut Report,
+) -> Result<()> {
+    let short = if A::FAMILY == 4 { 8 } else { 12 };
+    let mut under: BTreeMap<Prefix<A>, usize> = BTreeMap::new();
+    for covering in routes.iter().filter_map(|(p, _)| Prefix::new(p.first(), short)) {
+        *under.entry(covering).or_default() += 1;
+    }
+    let busiest = under.iter().max_by_key(|&(_, n)| n).map(|(&p, &n)| (p, n));
+    let everything = Prefix::new(A::mask(0), 0).map(|p| (p, routes.len()));
+    for (name, target) in [("default", everything), ("short", busiest)] {
+        let Some((target, covered)) = target else { continue };
+        let mut runs = Vec::new();
+        for nh in 0..FLAPS as u32 {
+            let before = model.get(&target).copied();
+            let start = cpu_ns();
+            fib.insert(target, 100 + nh).context("announcing a covering route")?;
+            fib.withdraw(target);
+            runs.push((cpu_ns() - start) / 2e3);
+            if let Some(before) = before {
+                fib.insert(target, before).context("announcing a covering route")?;
+            }
+            worker.quiescent();
+        }
+        report.results.push(Measured::new(format!("{prefix}.flap.{name}"), "us", &runs));
+        let id = format!("{prefix}.flap.{name}.covered");
+        report.results.push(Measured::new(id, "routes", &[covered as f64]));
+    }
+    Ok(())
+}
+
+fn check<A: Drawn, F: Fib<A>>(fib: &F, model: &BTreeMap<Prefix<A>, u32>) -> usize {
+    mistakes(&fib.reader(), &Oracle::new(model.iter().map(|(&p, &nh)| (p, nh))))
+}

@@ -1,0 +1,11 @@
+//! `linerate bench`: micro-benchmarks of linerate's own structures, next to their peers in the same run.
+
+pub(crate) mod fib;
+#[cfg(feature = "peers")]
+mod fib_peers;
+mod fib_updates;
+mod keys;
+mod race;
+mod report;
+mod routes;
+mod stats;

@@ -1,0 +1,340 @@
+//! Actions of routes: each distinct one has one next hop in the plane, however many routes share it.
+//!
+//! Here they are interned, counted, and resolved: from gateways to neighbours, over further routes if need be. An
+//! action notes which gateways its resolution looked up, so that a route change re-resolves those it concerns and no
+//! others; routes themselves are never walked.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use linerate_pipeline::IfIndex;
+use linerate_tables::fib::Fib;
+
+use crate::model::{Path, RouteAction};
+use crate::neighbor::EntryIndex;
+use crate::plane::{Member, NextHop, NextHopId, PlaneError};
+use crate::router::Router;
+
+/// Routes over which a gateway may be resolved one after another.
+const MAX_DEPTH: usize = 8;
+
+/// Fraction of one that weights are computed in while nested groups are flattened.
+const UNIT: u64 = 1 << 16;
+
+/// What an action is, for telling equal ones.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    Local,
+    Glean(IfIndex),
+    Route(Arc<RouteAction>),
+}
+
+/// Where a path ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Target {
+    Neighbor(EntryIndex),
+    /// Another action that is not a group.
+    Action(NextHopId),
+}
+
+/// The same before neighbours are looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum End {
+    Neighbor(IfIndex, IpAddr),
+    Glean(IfIndex),
+    Action(NextHopId),
+}
+
+#[derive(Debug)]
+pub(crate) struct Action {
+    pub(crate) key: Key,
+    /// Routes and other actions that name it.
+    refs: usize,
+    pub(crate) targets: Vec<(Target, u16)>,
+    looked_up: Vec<IpAddr>,
+}
+
+/// All actions.
+#[derive(Debug, Default)]
+pub(crate) struct Actions {
+    by_key: HashMap<Key, NextHopId>,
+    by_id: Vec<Option<Action>>,
+    /// Gateways that resolutions looked up, with the action they did it for.
+    looked_up: BTreeSet<(IpAddr, NextHopId)>,
+    pub(crate) dirty: BTreeSet<NextHopId>,
+}
+
+impl Actions {
+    pub(crate) fn get(&self, id: NextHopId) -> Option<&Action> {
+        self.by_id.get(id as usize)?.as_ref()
+    }
+
+    fn get_mut(&mut self, id: NextHopId) -> Option<&mut Action> {
+        self.by_id.get_mut(id as usize)?.as_mut()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    pub(crate) fn find(&self, key: &Key) -> Option<NextHopId> {
+        self.by_key.get(key).copied()
+    }
+
+    /// Marks the actions to be resolved again whose gateways lie between two addresses.
+    pub(crate) fn mark_between(&mut self, first: IpAddr, last: IpAddr) {
+        let concerned = self.looked_up.range((first, 0)..=(last, NextHopId::MAX)).map(|(_, id)| *id);
+        self.dirty.extend(concerned);
+    }
+
+    pub(crate) fn mark_all(&mut self) {
+        self.dirty.extend(self.by_key.values());
+    }
+
+    /// One more user.
+    pub(crate) fn hold(&mut self, id: NextHopId) {
+        if let Some(action) = self.get_mut(id) {
+            action.refs += 1;
+        }
+    }
+}
+
+impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
+    /// The next hop of an action, made where there is none yet, with one more user. A new one that has gateways is
+    /// marked to be resolved.
+    pub(crate) fn intern(&mut self, key: Key) -> Result<NextHopId, PlaneError> {
+        if let Some(id) = self.actions.find(&key) {
+            self.actions.hold(id);
+            return Ok(id);
+        }
+        let id = self.plane.add(match &key {
+            Key::Local => NextHop::Local,
+            Key::Glean(interface) => NextHop::Glean(*interface),
+            Key::Route(action) => match **action {
+                RouteAction::Blackhole => NextHop::Blackhole,
+                RouteAction::Prohibit => NextHop::Prohibit,
+                RouteAction::Unreachable | RouteAction::Forward(_) => NextHop::Unreachable,
+            },
+        })?;
+        let at = id as usize;
+        if self.actions.by_id.len() <= at {
+            self.actions.by_id.resize_with(at + 1, || None);
+        }
+        if matches!(&key, Key::Route(action) if matches!(**action, RouteAction::Forward(_))) {
+            self.actions.dirty.insert(id);
+        }
+        self.actions.by_key.insert(key.clone(), id);
+        self.actions.by_id[at] = Some(Action { key, refs: 1, targets: Vec::new(), looked_up: Vec::new() });
+        Ok(id)
+    }
+
+    /// One user less; the last one frees it. Ids that are no action's (neighbours') are left alone.
+    pub(crate) fn release(&mut self, id: NextHopId) {
+        let Some(action) = self.actions.get_mut(id) else { return };
+        action.refs -= 1;
+        if action.refs > 0 {
+            return;
+        }
+        let Some(action) = self.actions.by_id[id as usize].take() else { return };
+        self.actions.by_key.remove(&action.key);
+        self.actions.dirty.remove(&id);
+        for gateway in action.looked_up {
+            self.actions.looked_up.remove(&(gateway, id));
+        }
+        self.plane.remove(id);
+        for (target, _) in action.targets {
+            self.detach(target, id);
+        }
+    }
+
+    /// Resolves an action anew.
+    pub(crate) fn resolve(&mut self, id: NextHopId) {
+        let Some(Action { key: Key::Route(action), .. }) = self.actions.get(id) else { return };
+        let RouteAction::Forward(paths) = &**action else { return };
+        let (mut ends, mut looked_up) = (Vec::new(), Vec::new());
+        for path in paths {
+            let share = UNIT * u64::from(path.weight);
+            self.follow_path(path, None, share, &mut vec![id], &mut looked_up, &mut ends);
+        }
+        looked_up.sort_unstable();
+        looked_up.dedup();
+        let targets: Vec<(Target, u16)> = flatten(ends)
+            .into_iter()
+            .filter_map(|(end, weight)| Some((self.attach(end, id)?, weight)))
+            .collect();
+        let Some(action) = self.actions.get_mut(id) else { return };
+        let old = std::mem::replace(&mut action.targets, targets.clone());
+        let old_looked_up = std::mem::replace(&mut action.looked_up, looked_up.clone());
+        if old_looked_up != looked_up {
+            old_looked_up.iter().for_each(|g| _ = self.actions.looked_up.remove(&(*g, id)));
+            self.actions.looked_up.extend(looked_up.into_iter().map(|g| (g, id)));
+        }
+        self.publish(id);
+        for (target, _) in old {
+            let kept = targets.iter().any(|(t, _)| *t == target);
+            match target {
+                Target::Neighbor(_) if kept => {}
+                // Attaching took one more reference even where it had one already.
+                _ => self.detach(target, id),
+            }
+        }
+    }
+
+    /// Tells the plane what an action's targets mean now.
+    pub(crate) fn publish(&mut self, id: NextHopId) {
+        let Some(Action { key: Key::Route(action), targets, .. }) = self.actions.get(id) else { return };
+        let (true, targets) = (matches!(**action, RouteAction::Forward(_)), targets.clone()) else { return };
+        match targets[..] {
+            [] => self.plane.set(id, NextHop::Unreachable),
+            [(target, _)] => {
+                let next_hop = self.target(target).map_or(NextHop::Unreachable, |(_, n)| n);
+                self.plane.set(id, next_hop);
+            }
+            _ => {
+                let all: Vec<(Member, NextHop)> = targets
+                    .iter()
+                    .filter_map(|(target, weight)| {
+                        let (id, next_hop) = self.target(*target)?;
+                        Some((Member { id, weight: *weight }, next_hop))
+                    })
+                    .collect();
+                let members: Vec<Member> = all.iter().map(|(m, _)| *m).collect();
+                let live: Vec<Member> =
+                    all.iter().filter(|(_, n)| *n != NextHop::Unreachable).map(|(m, _)| *m).collect();
+                if members.is_empty() {
+                    self.plane.set(id, NextHop::Unreachable);
+                } else if self.plane.set_group(id, &members, &live).is_err() {
+                    // No room for the group: better one of its paths than none.
+                    self.neighbors.stats.plane_full += 1;
+                    let first = all.iter().map(|(_, n)| *n).find(|n| *n != NextHop::Unreachable);
+                    self.plane.set(id, first.unwrap_or(NextHop::Unreachable));
+                }
+            }
+        }
+    }
+
+    /// The next hop of a target: its id (0 while a neighbour has none) and what it says.
+    fn target(&self, target: Target) -> Option<(NextHopId, NextHop)> {
+        match target {
+            Target::Neighbor(at) => {
+                let link = &self.neighbors.get(at)?.link;
+                Some((link.id?, link.next_hop))
+            }
+            Target::Action(id) => Some((
+                id,
+                match &self.actions.get(id)?.key {
+                    Key::Local => NextHop::Local,
+                    Key::Glean(interface) => NextHop::Glean(*interface),
+                    Key::Route(action) => match **action {
+                        RouteAction::Blackhole => NextHop::Blackhole,
+                        RouteAction::Prohibit => NextHop::Prohibit,
+                        RouteAction::Unreachable | RouteAction::Forward(_) => NextHop::Unreachable,
+                    },
+                },
+            )),
+        }
+    }
+
+    fn attach(&mut self, end: End, user: NextHopId) -> Option<Target> {
+        match end {
+            End::Neighbor(interface, address) => {
+                let at = self.neighbors.pin(self.now, interface, address);
+                let first = self.neighbors.get_mut(at).is_some_and(|e| e.link.users.insert(user));
+                if first {
+                    // It needs a next hop before a group can name it.
+                    self.sync(at);
+                }
+                Some(Target::Neighbor(at))
+            }
+            End::Glean(interface) => self.intern(Key::Glean(interface)).ok().map(Target::Action),
+            End::Action(id) => {
+                self.actions.hold(id);
+                Some(Target::Action(id))
+            }
+        }
+    }
+
+    fn detach(&mut self, target: Target, user: NextHopId) {
+        match target {
+            Target::Action(id) => self.release(id),
+            Target::Neighbor(at) => {
+                let Some(entry) = self.neighbors.get_mut(at) else { return };
+                if entry.link.users.remove(&user) && entry.link.users.is_empty() {
+                    self.neighbors.unpin(self.now, at);
+                }
+            }
+        }
+    }
+
+    /// Where a path ends. `asked` is the gateway that led here from another route: an on-link path then leads to it.
+    fn follow_path(
+        &self,
+        path: &Path,
+        asked: Option<IpAddr>,
+        share: u64,
+        visited: &mut Vec<NextHopId>,
+        looked_up: &mut Vec<IpAddr>,
+        ends: &mut Vec<(End, u64)>,
+    ) {
+        if let Some(interface) = path.interface {
+            if self.is_up(interface) {
+                let end = match path.gateway.or(asked) {
+                    Some(gateway) => End::Neighbor(interface, gateway),
+                    None => End::Glean(interface),
+                };
+                ends.push((end, share));
+            }
+            return;
+        }
+        let Some(gateway) = path.gateway else { return };
+        looked_up.push(gateway);
+        let Some((id, action)) = self.route_of_gateway(gateway) else { return };
+        match &action.key {
+            Key::Local => {}
+            Key::Glean(interface) => ends.push((End::Neighbor(*interface, gateway), share)),
+            Key::Route(route) => match &**route {
+                RouteAction::Unreachable => {}
+                RouteAction::Blackhole | RouteAction::Prohibit => ends.push((End::Action(id), share)),
+                RouteAction::Forward(paths) if visited.len() <= MAX_DEPTH && !visited.contains(&id) => {
+                    visited.push(id);
+                    let from = ends.len();
+                    for path in paths {
+                        let share = UNIT * u64::from(path.weight);
+                        self.follow_path(path, Some(gateway), share, visited, looked_up, ends);
+                    }
+                    // What the nested paths got is their part of this path's share.
+                    let total: u64 = ends[from..].iter().map(|(_, s)| *s).sum::<u64>().max(1);
+                    for (_, s) in &mut ends[from..] {
+                        *s = (*s * share / total).max(1);
+                    }
+                    visited.pop();
+                }
+                RouteAction::Forward(_) => {}
+            },
+        }
+    }
+}
+
+/// Equal ends become one; shares become weights of at most 256 without a common factor.
+fn flatten(mut ends: Vec<(End, u64)>) -> Vec<(End, u16)> {
+    ends.sort_unstable();
+    ends.dedup_by(|b, a| {
+        let same = a.0 == b.0;
+        if same {
+            a.1 += b.1;
+        }
+        same
+    });
+    let divisor = ends.iter().fold(0, |d, e| gcd(d, e.1)).max(1);
+    let most = ends.iter().map(|e| e.1 / divisor).max().unwrap_or(1).max(1);
+    let scale = |s: u64| {
+        let s = s / divisor;
+        if most <= 256 { s } else { (s * 256 / most).max(1) }
+    };
+    ends.into_iter().map(|(end, share)| (end, scale(share) as u16)).collect()
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}

@@ -1,0 +1,108 @@
+//! The routes that an interface's addresses bring about.
+
+use std::collections::BTreeMap;
+
+use linerate_pipeline::{IfIndex, Interface};
+use linerate_tables::prefix::Prefix;
+
+/// Routes by prefix: to which interface, or to the router itself.
+pub(crate) type Own<A> = BTreeMap<Prefix<A>, IfIndex>;
+
+/// What the interfaces that are up contribute. Where two are attached to the same network the one with the lower index
+/// has it.
+#[derive(Debug, Default)]
+pub(crate) struct OwnRoutes {
+    pub(crate) connected4: Own<u32>,
+    pub(crate) local4: Own<u32>,
+    pub(crate) connected6: Own<u128>,
+    pub(crate) local6: Own<u128>,
+}
+
+impl OwnRoutes {
+    /// Connected networks, and as local: the addresses, for IPv4 also the network and broadcast addresses of networks
+    /// that have them (RFC 1812 4.2.2.11, 5.3.5; not /31 and /32, RFC 3021), for IPv6 also the subnet-router anycast
+    /// address (RFC 4291 2.6.1; not /127 and /128, RFC 6164) and the link-local address.
+    pub(crate) fn of<'a>(interfaces: impl Iterator<Item = (IfIndex, &'a Interface)>) -> Self {
+        let mut own = OwnRoutes::default();
+        for (index, interface) in interfaces.filter(|(_, i)| i.up) {
+            own.add4(index, interface);
+            own.add6(index, interface);
+        }
+        own
+    }
+
+    fn add4(&mut self, index: IfIndex, interface: &Interface) {
+        for net in &interface.ip4 {
+            let prefix = Prefix::from(*net);
+            let mut local = |addr: u32| {
+                if let Some(host) = Prefix::new(addr, 32) {
+                    self.local4.entry(host).or_insert(index);
+                }
+            };
+            local(net.addr().to_bits());
+            if prefix.len() < 31 {
+                local(prefix.first());
+                local(prefix.last());
+            }
+            if prefix.len() < 32 {
+                self.connected4.entry(prefix).or_insert(index);
+            }
+        }
+    }
+
+    fn add6(&mut self, index: IfIndex, interface: &Interface) {
+        let mut local = |addr: u128| {
+            if let Some(host) = Prefix::new(addr, 128) {
+                self.local6.entry(host).or_insert(index);
+            }
+        };
+        local(interface.link_local.to_bits());
+        for net in &interface.ip6 {
+            let prefix = Prefix::from(*net);
+            local(net.addr().to_bits());
+            // fe80::/64 is on every link: it is no route, such packets go where their interface says.
+            if net.addr().is_unicast_link_local() {
+                continue;
+            }
+            if prefix.len() < 127 {
+                local(prefix.first());
+            }
+            if prefix.len() < 128 {
+                self.connected6.entry(prefix).or_insert(index);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(addresses: &[&str]) -> Interface {
+        let addresses: Vec<_> = addresses.iter().map(|a| a.parse().unwrap()).collect();
+        Interface::new("x", 0, [2, 0, 0, 0, 0, 1], 1500, &addresses)
+    }
+
+    #[test]
+    fn networks_of_every_length_have_the_right_addresses() {
+        let a =
+            interface(&["10.0.0.1/24", "10.1.0.0/31", "10.2.0.1/32", "2001:db8::1/64", "2001:db8:1::/127"]);
+        let own = OwnRoutes::of([(3, &a)].into_iter());
+        let text = |own: &Own<u32>| own.keys().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        assert_eq!(text(&own.connected4), "10.0.0.0/24 10.1.0.0/31");
+        assert_eq!(text(&own.local4), "10.0.0.0/32 10.0.0.1/32 10.0.0.255/32 10.1.0.0/32 10.2.0.1/32");
+        let text = |own: &Own<u128>| own.keys().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        assert_eq!(text(&own.connected6), "2001:db8::/64 2001:db8:1::/127");
+        assert_eq!(text(&own.local6), "2001:db8::/128 2001:db8::1/128 2001:db8:1::/128 fe80::ff:fe00:1/128");
+    }
+
+    #[test]
+    fn down_interfaces_contribute_nothing_and_the_lower_index_wins() {
+        let (a, mut b) = (interface(&["10.0.0.1/24"]), interface(&["10.0.0.2/24"]));
+        let own = OwnRoutes::of([(1, &a), (2, &b)].into_iter());
+        assert_eq!(own.connected4.values().copied().collect::<Vec<_>>(), [1]);
+        b.up = false;
+        let own = OwnRoutes::of([(2, &b)].into_iter());
+        assert!(own.connected4.is_empty() && own.local4.is_empty() && own.local6.is_empty());
+    }
+}

@@ -1,0 +1,220 @@
+//! The readers' side of next hops, groups and adjacencies.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use linerate_pipeline::IfIndex;
+use linerate_tables::fib::NextHopId;
+
+use super::adjacency::{self, Adjacency, AdjacencyIndex};
+use super::words::{Words, zeroed_u32};
+use super::writer::{MAX_ADJACENCIES, MAX_BUCKETS, MAX_NEXT_HOPS, PlaneError};
+
+/// How many further buckets a packet tries when the member of its bucket is down, until control has dealt the buckets
+/// anew.
+const TRIES: u32 = 16;
+
+/// What to do with a packet: the answer of the next-hop table, groups already resolved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum NextHop {
+    /// No route covers the destination: ICMP "network unreachable" (RFC 1812 4.3.3.1).
+    #[default]
+    None,
+    /// Send it out with this adjacency's header.
+    Forward(AdjacencyIndex),
+    /// One of this router's own addresses (also the all-zeros and directed broadcast addresses of its networks).
+    Local,
+    /// In a network this interface is attached to, but the neighbour is not known yet: hold the packet and ask for
+    /// the destination itself.
+    Glean(IfIndex),
+    /// Discard silently.
+    Blackhole,
+    /// ICMP "communication administratively prohibited".
+    Prohibit,
+    /// ICMP "host unreachable": the neighbour does not answer, or the route says so.
+    Unreachable,
+    /// The adjacency's neighbour is not resolved yet: hold the packet and ask for
+    /// [`NextHops::next_hop_ip`] on the adjacency's interface.
+    Resolve(AdjacencyIndex),
+}
+
+// Layout of a next hop's word: kind in bits 0–7, log2 of the number of buckets in bits 8–15 (groups), value in bits
+// 32–63 (adjacency, interface, or first bucket).
+const NONE: u64 = 0;
+const FORWARD: u64 = 1;
+const LOCAL: u64 = 2;
+const GLEAN: u64 = 3;
+const BLACKHOLE: u64 = 4;
+const PROHIBIT: u64 = 5;
+const UNREACHABLE: u64 = 6;
+const RESOLVE: u64 = 7;
+const GROUP: u64 = 8;
+
+impl NextHop {
+    pub(super) fn encode(self) -> u64 {
+        match self {
+            NextHop::None => NONE,
+            NextHop::Forward(a) => FORWARD | u64::from(a) << 32,
+            NextHop::Local => LOCAL,
+            NextHop::Glean(i) => GLEAN | u64::from(i) << 32,
+            NextHop::Blackhole => BLACKHOLE,
+            NextHop::Prohibit => PROHIBIT,
+            NextHop::Unreachable => UNREACHABLE,
+            NextHop::Resolve(a) => RESOLVE | u64::from(a) << 32,
+        }
+    }
+
+    /// Groups decode to [`NextHop::None`]: whoever may meet one asks [`decode_group`] first.
+    #[inline(always)]
+    pub(super) fn decode(word: u64) -> Self {
+        let value = (word >> 32) as u32;
+        match word & 0xff {
+            FORWARD => NextHop::Forward(value),
+            LOCAL => NextHop::Local,
+            GLEAN => NextHop::Glean(value as IfIndex),
+            BLACKHOLE => NextHop::Blackhole,
+            PROHIBIT => NextHop::Prohibit,
+            UNREACHABLE => NextHop::Unreachable,
+            RESOLVE => NextHop::Resolve(value),
+            _ => NextHop::None,
+        }
+    }
+}
+
+pub(super) fn encode_group(first: u32, log2: u8) -> u64 {
+    GROUP | u64::from(log2) << 8 | u64::from(first) << 32
+}
+
+/// First bucket and log2 of their number, where the word is a group's.
+#[inline(always)]
+pub(super) fn decode_group(word: u64) -> Option<(u32, u8)> {
+    (word & 0xff == GROUP).then_some(((word >> 32) as u32, (word >> 8) as u8))
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) words: Words,
+    pub(super) adjacencies: Words,
+    pub(super) buckets: Box<[AtomicU32]>,
+    pub(super) generation: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new() -> Result<Self, PlaneError> {
+        Ok(Shared {
+            words: Words::zeroed(MAX_NEXT_HOPS)?,
+            adjacencies: Words::zeroed(MAX_ADJACENCIES * adjacency::WORDS)?,
+            buckets: zeroed_u32(MAX_BUCKETS)?,
+            generation: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) fn record(&self, index: AdjacencyIndex) -> Option<&[AtomicU64; adjacency::WORDS]> {
+        self.adjacencies.chunk(index as usize * adjacency::WORDS)
+    }
+}
+
+/// A worker's handle on next hops, groups and adjacencies: wait-free reads, cheap to clone.
+#[derive(Clone, Debug)]
+pub struct NextHops(pub(super) Arc<Shared>);
+
+impl NextHops {
+    /// Resolves what a batch of FIB lookups returned, groups included: `out[i]` for `ids[i]` (the shorter slice
+    /// counts). `hash(i)` is the flow hash of packet `i`; it is asked for only where the next hop is a group.
+    /// Returns how many of them are [`NextHop::Forward`]: a caller that gets all of them can skip sorting the rest.
+    #[inline]
+    pub fn resolve(
+        &self,
+        ids: &[NextHopId],
+        mut hash: impl FnMut(usize) -> u32,
+        out: &mut [NextHop],
+    ) -> usize {
+        let mut forward = 0;
+        for (i, (id, out)) in ids.iter().zip(out).enumerate() {
+            let word = self.word(*id);
+            *out = if word & 0xff == FORWARD {
+                forward += 1;
+                NextHop::Forward((word >> 32) as u32)
+            } else if let Some((first, log2)) = decode_group(word) {
+                let member = self.member(first, log2, hash(i));
+                forward += usize::from(matches!(member, NextHop::Forward(_)));
+                member
+            } else {
+                NextHop::decode(word)
+            };
+        }
+        forward
+    }
+
+    /// Resolves one next hop with the packet's flow hash.
+    pub fn resolve_one(&self, id: NextHopId, hash: u32) -> NextHop {
+        let mut out = [NextHop::None];
+        self.resolve(&[id], |_| hash, &mut out);
+        out[0]
+    }
+
+    /// An adjacency as a value: a handful of loads from one cache line. Indices that were never given out read as an
+    /// incomplete adjacency with an empty header.
+    #[inline(always)]
+    pub fn adjacency(&self, index: AdjacencyIndex) -> Adjacency {
+        self.0.record(index).map_or(Adjacency::default(), Adjacency::load)
+    }
+
+    /// Notes that packets leave by this adjacency, which keeps its neighbour from ageing. Costs a load of a line that
+    /// [`adjacency`](Self::adjacency) has fetched already; the store happens once per ageing period.
+    #[inline(always)]
+    pub fn mark_used(&self, index: AdjacencyIndex) {
+        if let Some(record) = self.0.record(index)
+            && record[adjacency::USED].load(Relaxed) == 0
+        {
+            record[adjacency::USED].store(1, Relaxed);
+        }
+    }
+
+    /// The neighbour's IP address: what to ask for while the adjacency is incomplete.
+    pub fn next_hop_ip(&self, index: AdjacencyIndex) -> Option<IpAddr> {
+        self.0.record(index).and_then(Adjacency::load_next_hop)
+    }
+
+    /// Changes whenever a neighbour was resolved, given up, or an interface changed: packets that are held should be
+    /// looked up again.
+    #[inline(always)]
+    pub fn generation(&self) -> u64 {
+        self.0.generation.load(Acquire)
+    }
+
+    pub(super) fn bump(&self) {
+        self.0.generation.fetch_add(1, Release);
+    }
+
+    #[inline(always)]
+    fn word(&self, id: NextHopId) -> u64 {
+        // Acquire: what the word points at was stored before it.
+        self.0.words.get(id as usize).map_or(NONE, |w| w.load(Acquire))
+    }
+
+    #[inline]
+    fn member(&self, first: u32, log2: u8, hash: u32) -> NextHop {
+        // Multiplying by an odd constant near 2^32/φ moves every bit of the hash into the top ones, which number the
+        // bucket: queue selection has used the low ones already.
+        let mixed = (hash ^ hash >> 15).wrapping_mul(0x9e37_79b1);
+        let mask = (1u32 << (log2 & 31)) - 1;
+        let mut at = (u64::from(mixed) << (log2 & 31) >> 32) as u32;
+        let mut answer = NextHop::Unreachable;
+        // A step that is odd visits all buckets of a power of two.
+        let step = mixed << 1 | 1;
+        for _ in 0..=TRIES {
+            let id = self.0.buckets.get((first + (at & mask)) as usize).map_or(0, |b| b.load(Relaxed));
+            answer = NextHop::decode(self.word(id));
+            if !matches!(answer, NextHop::Unreachable | NextHop::None) {
+                return answer;
+            }
+            at = at.wrapping_add(step);
+        }
+        if answer == NextHop::None { NextHop::Unreachable } else { answer }
+    }
+}

@@ -1,0 +1,120 @@
+//! Loading a whole table: routes go into buckets by slot, each slot is painted once.
+
+use super::{Changed, HEADROOM, Ip4Fib, layout::SLOTS, rib::Rib};
+use crate::{
+    fib::{FibError, NO_ROUTE, NextHopId},
+    prefix::Prefix,
+};
+
+impl Ip4Fib {
+    /// See [`Fib::load`](crate::fib::Fib::load).
+    pub(super) fn load_all(&mut self, routes: Vec<(Prefix<u32>, NextHopId)>) -> Result<(), FibError> {
+        if routes.iter().any(|&(_, nh)| nh == NO_ROUTE) {
+            return Err(FibError::ReservedNextHop);
+        }
+        let buckets = Buckets::new(&routes);
+        self.retry_stale();
+        self.arena.reserve(self.most_words_of(&buckets, &routes) + HEADROOM)?;
+        // One use more of every next hop until all is done: from here on nothing can fail.
+        let held = self.hops.hold(routes.iter().filter(|(p, _)| p.len() > 0).map(|&(_, nh)| nh))?;
+
+        let mut replaced = Vec::new();
+        let mut shorts = false;
+        for &(prefix, nh) in routes.iter().filter(|(p, _)| Rib::is_short(p.len())) {
+            if prefix.len() == 0 {
+                let old = self.set_default(nh);
+                self.routes += usize::from(old.is_none());
+            } else {
+                shorts = true;
+                self.put(prefix, nh, &mut replaced);
+            }
+        }
+        if shorts {
+            self.rib.recover();
+        }
+        for slot in 0..SLOTS {
+            let bucket = buckets.of(slot);
+            for &i in bucket {
+                if let Some(&(prefix, nh)) = routes.get(i as usize) {
+                    self.put(prefix, nh, &mut replaced);
+                }
+            }
+            if shorts || !bucket.is_empty() {
+                self.publish_or_defer(slot, if bucket.is_empty() { Changed::Slot } else { Changed::All });
+            }
+        }
+        for index in replaced.into_iter().chain(held) {
+            self.hops.release(index);
+        }
+        Ok(())
+    }
+
+    /// Puts one route among the routes, not yet into what readers see.
+    fn put(&mut self, prefix: Prefix<u32>, nh: NextHopId, replaced: &mut Vec<u32>) {
+        // Cannot fail: the next hop is held.
+        let Ok(index) = self.hops.acquire(nh) else { return };
+        match self.rib.set(prefix.first(), prefix.len(), index) {
+            Some(old) => replaced.push(old),
+            None => self.routes += 1,
+        }
+    }
+
+    /// What publishing the whole load can take at most.
+    fn most_words_of(&self, buckets: &Buckets, routes: &[(Prefix<u32>, NextHopId)]) -> usize {
+        let shorts = buckets.order.len() < routes.len();
+        let deep = |&i: &u32| routes.get(i as usize).is_some_and(|(p, _)| p.len() > 24);
+        (0..SLOTS)
+            .map(|slot| {
+                let bucket = buckets.of(slot);
+                let now = self.rib.slot(slot);
+                if bucket.is_empty() && !(shorts && now.is_some()) {
+                    return 0;
+                }
+                let deep = bucket.iter().filter(|i| deep(i)).count();
+                now.map_or(4, |slot| slot.most_words(0)) + (2 * bucket.len()).min(33) + 14 * deep
+            })
+            .sum()
+    }
+}
+
+/// Numbers of the routes longer than /18, slot by slot, each slot's in address order (then length, then as given).
+struct Buckets {
+    starts: Vec<u32>,
+    order: Vec<u32>,
+}
+
+impl Buckets {
+    fn new(routes: &[(Prefix<u32>, NextHopId)]) -> Self {
+        let slot_of = |prefix: Prefix<u32>| (prefix.first() >> 14) as usize;
+        let long = || routes.iter().enumerate().filter(|(_, (p, _))| !Rib::is_short(p.len()));
+        let mut starts = vec![0u32; SLOTS + 1];
+        for (_, &(prefix, _)) in long() {
+            starts[slot_of(prefix) + 1] += 1;
+        }
+        let mut sum = 0;
+        for start in &mut starts {
+            sum += *start;
+            *start = sum;
+        }
+        let mut next = starts.clone();
+        let mut order = vec![0u32; sum as usize];
+        for (i, &(prefix, _)) in long() {
+            let at = &mut next[slot_of(prefix)];
+            order[*at as usize] = i as u32;
+            *at += 1;
+        }
+        let mut buckets = Buckets { starts, order };
+        for slot in 0..SLOTS {
+            let (from, to) = (buckets.starts[slot] as usize, buckets.starts[slot + 1] as usize);
+            buckets.order[from..to].sort_by_key(|&i| routes.get(i as usize).map(|&(prefix, _)| prefix));
+        }
+        buckets
+    }
+
+    fn of(&self, slot: usize) -> &[u32] {
+        match (self.starts.get(slot), self.starts.get(slot + 1)) {
+            (Some(&from), Some(&to)) => self.order.get(from as usize..to as usize).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+}

@@ -1,0 +1,87 @@
+"""Starting, refusing to start, stopping: clear sentences, and nothing left behind."""
+
+import os
+import pathlib
+import re
+
+import pytest
+
+import lab
+
+GOOD = """
+[dpdk]
+memory = "{memory}"
+memory_mb = 128
+file_prefix = "{prefix}"
+
+[api]
+socket = "{socket}"
+
+[[worker]]
+cpu = 1
+
+[[port]]
+name = "p0"
+device = "net_null0"
+
+[[port]]
+name = "p1"
+device = "net_ring1"
+
+[[interface]]
+name = "a"
+port = "p0"
+addresses = ["198.18.1.1/24"]
+"""
+
+
+def left_behind(prefix):
+    hugepages = list(pathlib.Path("/dev/hugepages").glob(f"{prefix}*")) if os.path.isdir("/dev/hugepages") else []
+    runtime = [p for root in ("/var/run/dpdk", "/run/user/0/dpdk", "/tmp/dpdk") for p in pathlib.Path(root).glob(f"{prefix}*")]
+    return hugepages + runtime
+
+
+@pytest.mark.parametrize("memory", ["no-huge", "hugepages"])
+def test_sigterm_leaves_nothing(tmp_path, memory):
+    free = int(re.search(r"HugePages_Free: +(\d+)", pathlib.Path("/proc/meminfo").read_text())[1])
+    if memory == "hugepages" and free < 128:
+        pytest.skip(f"{free} hugepages of 2 MiB are free; this test needs 128")
+    text = GOOD.replace("{memory}", memory)
+    with lab.linerate(tmp_path, text, "lrstop") as r:
+        assert r.socket.exists()
+    assert not r.socket.exists()
+    assert left_behind("lrstop") == []
+    now = int(re.search(r"HugePages_Free: +(\d+)", pathlib.Path("/proc/meminfo").read_text())[1])
+    assert now == free, "hugepages were not given back"
+
+
+@pytest.mark.parametrize(("change", "to", "said"), [
+    ('device = "net_null0"', 'device = "net_nosuch0"', r"net_nosuch0"),
+    ('device = "net_null0"', 'device = "net_af_packet0,iface=nosuch0"', r"nosuch0|net_af_packet0"),
+    ("memory_mb = 128", "memory_mb = 4", r"memory"),
+    ("cpu = 1", "cpu = 99", r"toml:\d+:.*99"),
+    ("cpu = 1", "cpu = 1\n[[worker]]\ncpu = 1", r"toml:\d+:.*cpu"),
+    ('device = "net_ring1"', 'device = "net_null0"', r"toml:\d+:.*device"),
+    ('name = "p1"', 'name = "p0"', r"toml:\d+:.*name"),
+    ("file_prefix", "file_prefux", r"toml:\d+:.*file_prefux.*file_prefix"),
+    ("198.18.1.1/24", "198.18.1.1/33", r"toml:\d+:.*addresses"),
+])
+def test_a_bad_configuration_is_one_sentence_and_touches_nothing(tmp_path, change, to, said):
+    text = GOOD.replace("{memory}", "no-huge").replace(change, to)
+    path = tmp_path / "bad.toml"
+    path.write_text(text.format(prefix="lrbad", socket=tmp_path / "api.sock"))
+    done = lab.sh(f"{lab.LINERATE} run {path}", check=False, timeout=30)
+    assert done.returncode not in (0, 101, 134, 139), done
+    assert re.search(said, done.stderr), done.stderr
+    assert "panicked" not in done.stderr
+    assert not (tmp_path / "api.sock").exists() and left_behind("lrbad") == []
+
+
+def test_a_second_instance_with_the_same_socket_is_refused(tmp_path):
+    text = GOOD.replace("{memory}", "no-huge")
+    with lab.linerate(tmp_path, text, "lrone") as r:
+        other = tmp_path / "other.toml"
+        other.write_text(text.format(prefix="lrtwo", socket=r.socket))
+        done = lab.sh(f"{lab.LINERATE} run {other}", check=False, timeout=30)
+        assert done.returncode != 0 and str(r.socket) in done.stderr, done
+        assert r.cli("show ports").returncode == 0, "the first instance goes on"
