@@ -38,7 +38,7 @@ drop_reasons! {
     EthTooShort = "eth_too_short",
     /// A VLAN tag is cut off by the end of the frame.
     VlanTooShort = "vlan_too_short",
-    /// No interface is configured for this VLAN on this port.
+    /// No interface is configured for frames with these VLAN tags, or without any, on this port.
     VlanUnknown = "vlan_unknown",
     /// The destination MAC address is another station's.
     EthNotForUs = "eth_not_for_us",
@@ -84,20 +84,19 @@ drop_reasons! {
     Ip6MulticastUnrouted = "ip6_multicast_unrouted",
     /// An IPv6 extension header is malformed or cut off.
     Ip6BadExtension = "ip6_bad_extension",
-    /// The IPv4 TTL or IPv6 hop limit ran out and no ICMP error could be sent about it.
+    /// The IPv4 TTL or IPv6 hop limit ran out, and no ICMP error was sent about it (forbidden, or rate limit).
     TtlExpired = "ttl_expired",
-    /// No route covers the destination, and no ICMP error could be sent about it.
+    /// No route covers the destination, and no ICMP error was sent about it (forbidden, or rate limit).
     NoRoute = "no_route",
     /// A route says to discard silently.
     RouteBlackhole = "route_blackhole",
-    /// A route says that the destination is administratively prohibited.
+    /// A route prohibits the destination, and no ICMP error was sent about it (forbidden, or rate limit).
     RouteProhibit = "route_prohibit",
-    /// A route says that the destination is unreachable.
-    RouteUnreachable = "route_unreachable",
-    /// The packet exceeds the MTU of its way out and may not be fragmented.
+    /// The next hop does not answer, or the route says unreachable, and no ICMP error was sent about it (forbidden, or
+    /// rate limit).
+    Unreachable = "unreachable",
+    /// The packet exceeds the MTU of its way out, and was neither fragmented nor an ICMP error sent about it.
     MtuExceeded = "mtu_exceeded",
-    /// The neighbour did not answer ARP or ND in time.
-    NeighborUnreachable = "neighbor_unreachable",
     /// Too many packets already wait for this neighbour's link-layer address.
     NeighborQueueFull = "neighbor_queue_full",
     /// The worker's space for packets that wait for neighbours is used up.
@@ -118,12 +117,8 @@ drop_reasons! {
     IcmpMalformed = "icmp_malformed",
     /// An ICMP message for this router that it does not act on.
     IcmpIgnored = "icmp_ignored",
-    /// An ICMP error was due but the rate limit forbids it.
-    IcmpRateLimited = "icmp_rate_limited",
-    /// An ICMP error was due but RFC 1122 / RFC 4443 forbids one for such a packet.
-    IcmpErrorForbidden = "icmp_error_forbidden",
-    /// An ICMP error could not be built (no address to send it from, or no room in the buffer).
-    IcmpErrorUnsendable = "icmp_error_unsendable",
+    /// An ICMP message could not be built (no address to send it from, or no room in the buffer).
+    IcmpUnsendable = "icmp_unsendable",
     /// A packet for this router itself, of a protocol that nothing here answers.
     LocalUnhandled = "local_unhandled",
     /// The packet's headers do not fit into its first buffer segment.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::counters::NodeCounters;
 use crate::node::{Cx, Exit, ExitBuffer, Exits, Node};
 use crate::trace::{Hop, Tracer};
-use crate::{Batch, DropReason, Packet};
+use crate::{BURST, Batch, DropReason, Packet};
 
 /// Most nodes in a graph: the pending set is one machine word pair.
 const MAX_NODES: usize = 128;
@@ -229,6 +229,7 @@ trait AnyNode<P: Packet>: Send {
     fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, exits: &mut ExitBuffer<P>);
     fn tick(&mut self, cx: &mut Cx<'_, P>, exits: &mut ExitBuffer<P>);
     fn wants_tick(&self) -> bool;
+    fn stop(&mut self, cx: &mut Cx<'_, P>);
     fn trace(&self, packet: &P, f: &mut dyn std::fmt::Write) -> std::fmt::Result;
 }
 
@@ -241,6 +242,9 @@ impl<P: Packet, N: Node<P>> AnyNode<P> for N {
     }
     fn wants_tick(&self) -> bool {
         Node::wants_tick(self)
+    }
+    fn stop(&mut self, cx: &mut Cx<'_, P>) {
+        Node::stop(self, cx);
     }
     fn trace(&self, packet: &P, f: &mut dyn std::fmt::Write) -> std::fmt::Result {
         Node::trace(self, packet, f)
@@ -291,6 +295,12 @@ impl<P: Packet> Graph<P> {
         self.drain(cx);
     }
 
+    /// Takes the graph out of service: nodes let go of what they hold, each packet counted as
+    /// [`DropReason::Shutdown`].
+    pub fn stop(&mut self, cx: &mut Cx<'_, P>) {
+        self.slots.iter_mut().for_each(|s| s.node.stop(cx));
+    }
+
     fn drain(&mut self, cx: &mut Cx<'_, P>) {
         let mut steps = 0;
         let mut before = (cx.cycles)();
@@ -306,6 +316,11 @@ impl<P: Packet> Graph<P> {
                 continue;
             }
             let n = work.len() as u64;
+            if self.tracing && self.slots[i].joins.is_empty() {
+                // Nothing will be left of the batch afterwards.
+                self.exits.codes = [Hop::KEPT; BURST];
+                self.trace(i, &work, cx.now);
+            }
             self.slots[i].node.process(cx, &mut work, &mut self.exits);
             if self.tracing {
                 self.trace(i, &work, cx.now);

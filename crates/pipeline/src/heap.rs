@@ -167,12 +167,12 @@ impl Packet for HeapPacket {
     fn truncate(&mut self, len: usize) {
         let mut left = len;
         let mut keep = 0;
-        for s in &mut self.segments {
+        for (i, s) in self.segments.iter_mut().enumerate() {
             let n = (s.end - s.start).min(left);
             s.end = s.start + n;
             left -= n;
             if n > 0 {
-                keep += 1;
+                keep = i + 1;
             }
         }
         self.segments.truncate(keep.max(1));
@@ -240,5 +240,8 @@ mod tests {
         assert_eq!(p.copy_out(5, &mut out), 1);
         p.truncate(4);
         assert_eq!(p.segments(), 1);
+        let mut gap = HeapPacket::with_segments(&[&[1], &[], &[2, 3]]);
+        gap.truncate(2);
+        assert_eq!(gap.bytes(), [1, 2], "an empty segment between others is none of the end");
     }
 }

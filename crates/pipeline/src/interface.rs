@@ -139,6 +139,9 @@ pub struct InterfaceTable {
     vlans: [Option<Box<[IfIndex; 4096]>>; MAX_PORTS],
     /// Sorted by (port, outer, inner).
     double: Vec<((PortId, u16, u16), IfIndex)>,
+    /// The router's own addresses, sorted.
+    own4: Vec<Ipv4Addr>,
+    own6: Vec<Ipv6Addr>,
 }
 
 impl Default for InterfaceTable {
@@ -148,6 +151,8 @@ impl Default for InterfaceTable {
             untagged: [IF_NONE; MAX_PORTS],
             vlans: std::array::from_fn(|_| None),
             double: Vec::new(),
+            own4: Vec::new(),
+            own6: Vec::new(),
         }
     }
 }
@@ -163,6 +168,14 @@ impl InterfaceTable {
         if let Some(w) = table.double.windows(2).find(|w| w[0].0 == w[1].0) {
             return Err(table.conflict(w[0].1, w[1].1));
         }
+        let all = || table.interfaces.iter().flatten();
+        let (mut own4, mut own6): (Vec<_>, Vec<_>) = (
+            all().flat_map(|i| &i.ip4).map(Ipv4Net::addr).collect(),
+            all().flat_map(|i| &i.ip6).map(Ipv6Net::addr).collect(),
+        );
+        own4.sort_unstable();
+        own6.sort_unstable();
+        (table.own4, table.own6) = (own4, own6);
         Ok(table)
     }
 
@@ -247,6 +260,22 @@ impl InterfaceTable {
     #[inline(always)]
     pub fn get(&self, index: IfIndex) -> Option<&Interface> {
         self.interfaces.get(usize::from(index))?.as_ref()
+    }
+
+    /// Whether an address is this router's, on whatever interface.
+    pub fn owns_ip4(&self, addr: Ipv4Addr) -> bool {
+        self.own4.binary_search(&addr).is_ok()
+    }
+
+    /// Whether an address is this router's, on whatever interface. Link-local addresses belong to their interface
+    /// alone and are not asked for here.
+    pub fn owns_ip6(&self, addr: Ipv6Addr) -> bool {
+        self.own6.binary_search(&addr).is_ok()
+    }
+
+    /// Some IPv4 address of this router: what an interface without one speaks with (RFC 1812 5.2.2, unnumbered).
+    pub fn any_ip4(&self) -> Option<Ipv4Addr> {
+        self.own4.first().copied()
     }
 
     /// An interface by name.

@@ -60,7 +60,8 @@ pub mod flags {
     pub const HASH: u16 = 1 << 2;
     /// The frame was addressed to all or to a group at the link layer: no ICMP error may answer it (RFC 1122 3.2.2).
     pub const L2_MULTICAST: u16 = 1 << 3;
-    /// Made by this router, not received: counted as generated.
+    /// Made here, or a received packet turned into an answer: it leaves with the TTL it has, and no ICMP error is
+    /// sent about it.
     pub const GENERATED: u16 = 1 << 4;
 }
 

@@ -91,6 +91,10 @@ pub trait Node<P: Packet>: Send + 'static {
         false
     }
 
+    /// Called once when the graph is taken out of service: packets still held are released and counted as
+    /// [`DropReason::Shutdown`](crate::DropReason::Shutdown).
+    fn stop(&mut self, _cx: &mut Cx<'_, P>) {}
+
     /// Writes what a packet trace should show of the packet at this node, in a few words.
     fn trace(&self, _packet: &P, _f: &mut dyn fmt::Write) -> fmt::Result {
         Ok(())

@@ -19,10 +19,15 @@ pub struct Hop {
     pub time: u64,
     /// Index of the node in the graph's description.
     pub node: u16,
-    /// Code of the exit taken at this node.
+    /// Code of the exit taken at this node, or [`Hop::KEPT`].
     pub exit: u8,
     /// What the node had to say.
     pub text: ArrayString<120>,
+}
+
+impl Hop {
+    /// In [`exit`](Self::exit): the node has no exits, the packet ended its way here (it was sent).
+    pub const KEPT: u8 = u8::MAX;
 }
 
 /// Trace state of one graph.

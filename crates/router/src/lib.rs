@@ -13,21 +13,26 @@
 //!   Router::probes ─── bounded queue of Probe ───────────────> nodes: send an ARP request or a solicitation
 //!   Router::tick, every 100 ms at least
 //! ```
+//!
+//! [`graph`] joins the [`nodes`] and is where to read a packet's way.
 
 #![forbid(unsafe_code)]
 
 mod action;
 mod connected;
 pub mod event;
+pub mod graph;
 pub mod model;
 pub mod naive;
 pub mod neighbor;
+pub mod nodes;
 pub mod plane;
 mod rib;
 pub mod router;
 pub mod show;
 mod sync;
 mod table;
+pub mod testbed;
 
 pub use event::{Probe, RouterEvent};
 pub use model::{Path, RouteAction, RouterConfig, RouterError, Source, StaticNeighbor};

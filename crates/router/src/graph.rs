@@ -1,0 +1,206 @@
+//! The router's graph: every node, and where each of its exits leads.
+
+use linerate_pipeline::graph::GraphError;
+use linerate_pipeline::nodes::{EthInput, EthInputExit, Output};
+use linerate_pipeline::{DropReason, Graph, GraphBuilder, Packet};
+use linerate_tables::fib::Lookup;
+
+use crate::nodes::arp::{Arp, ArpExit};
+use crate::nodes::icmp4_error::{Icmp4Error, Icmp4ErrorExit};
+use crate::nodes::icmp6_error::{Icmp6Error, Icmp6ErrorExit};
+use crate::nodes::ip4_fragment::{Ip4Fragment, Ip4FragmentExit};
+use crate::nodes::ip4_input::{Ip4Input, Ip4InputExit};
+use crate::nodes::ip4_rewrite::{Ip4Rewrite, Ip4RewriteExit};
+use crate::nodes::ip6_input::{Ip6Input, Ip6InputExit};
+use crate::nodes::ip6_rewrite::{Ip6Rewrite, Ip6RewriteExit};
+use crate::nodes::local::{Local, LocalExit};
+use crate::nodes::lookup::{Ip4Lookup, Ip6Lookup, LookupExit};
+use crate::nodes::nd::{Nd, NdExit};
+use crate::nodes::resolve::{HoldLimits, Resolve, ResolveExit};
+use crate::nodes::{ErrorLimit, EventSink};
+use crate::plane::Plane;
+
+/// What the graph of one worker is made of.
+pub struct Parts<R4, R6> {
+    /// Tables, shared with control and the other workers.
+    pub plane: Plane<R4, R6>,
+    /// Seed of the flow hash: the same on all workers, so that a flow keeps its path wherever it is processed;
+    /// different between routers.
+    pub seed: u64,
+    /// ICMP errors this worker sends per second at most.
+    pub icmp_errors_per_second: u32,
+    /// How many packets may wait for neighbours.
+    pub hold: HoldLimits,
+    /// Where ARP, ND and neighbour resolution put their events: one sink each, for each has its own queue.
+    pub events: Events,
+}
+
+/// The sinks of the nodes that raise events.
+pub struct Events {
+    /// [`crate::event::RouterEvent::ArpSeen`].
+    pub arp: EventSink,
+    /// [`crate::event::RouterEvent::NdSeen`].
+    pub nd: EventSink,
+    /// [`crate::event::RouterEvent::Unresolved`].
+    pub resolve: EventSink,
+}
+
+/// Builds the router's graph for one worker.
+pub fn assemble<P, R4, R6>(parts: Parts<R4, R6>) -> Result<Graph<P>, GraphError>
+where
+    P: Packet,
+    R4: Lookup<u32> + Clone + 'static,
+    R6: Lookup<u128> + Clone + 'static,
+{
+    let Parts { plane, seed, icmp_errors_per_second, hold, events } = parts;
+    let interfaces = || plane.interfaces.clone();
+    let limit = ErrorLimit::new(icmp_errors_per_second);
+
+    // In the order packets meet them.
+    let mut g = GraphBuilder::new();
+    let eth_input = g.declare("eth_input");
+    let ip4_input = g.declare("ip4_input");
+    let ip6_input = g.declare("ip6_input");
+    let arp = g.declare("arp");
+    let ip4_lookup = g.declare("ip4_lookup");
+    let ip6_lookup = g.declare("ip6_lookup");
+    let local = g.declare("local");
+    let nd = g.declare("nd");
+    let ip4_rewrite = g.declare("ip4_rewrite");
+    let ip6_rewrite = g.declare("ip6_rewrite");
+    let ip4_fragment = g.declare("ip4_fragment");
+    let resolve = g.declare("resolve");
+    let icmp4_error = g.declare("icmp4_error");
+    let icmp6_error = g.declare("icmp6_error");
+    let output = g.declare("output");
+
+    g.define(eth_input, EthInput::new(interfaces()), |exit| match exit {
+        EthInputExit::Ip4 => ip4_input.into(),
+        EthInputExit::Ip6 => ip6_input.into(),
+        EthInputExit::Arp => arp.into(),
+        EthInputExit::Other => DropReason::EthertypeUnknown.into(),
+        EthInputExit::TooShort => DropReason::EthTooShort.into(),
+        EthInputExit::VlanTooShort => DropReason::VlanTooShort.into(),
+        EthInputExit::VlanUnknown => DropReason::VlanUnknown.into(),
+        EthInputExit::InterfaceDown => DropReason::InterfaceDown.into(),
+        EthInputExit::SourceMulticast => DropReason::EthSourceMulticast.into(),
+        EthInputExit::NotForUs => DropReason::EthNotForUs.into(),
+        EthInputExit::NotContiguous => DropReason::HeaderNotContiguous.into(),
+    });
+    g.define(ip4_input, Ip4Input, |exit| match exit {
+        Ip4InputExit::Unicast => ip4_lookup.into(),
+        Ip4InputExit::Multicast => DropReason::Ip4MulticastUnrouted.into(),
+        Ip4InputExit::Broadcast => DropReason::Ip4Broadcast.into(),
+        Ip4InputExit::TooShort => DropReason::Ip4TooShort.into(),
+        Ip4InputExit::BadVersion => DropReason::Ip4BadVersion.into(),
+        Ip4InputExit::BadHeaderLength => DropReason::Ip4BadHeaderLength.into(),
+        Ip4InputExit::BadTotalLength => DropReason::Ip4BadTotalLength.into(),
+        Ip4InputExit::BadChecksum => DropReason::Ip4BadChecksum.into(),
+        Ip4InputExit::BadSource => DropReason::Ip4BadSource.into(),
+        Ip4InputExit::BadDestination => DropReason::Ip4BadDestination.into(),
+        Ip4InputExit::L2Broadcast => DropReason::L2BroadcastUnicastIp.into(),
+        Ip4InputExit::NotContiguous => DropReason::HeaderNotContiguous.into(),
+    });
+    g.define(ip6_input, Ip6Input::new(interfaces()), |exit| match exit {
+        Ip6InputExit::Unicast => ip6_lookup.into(),
+        Ip6InputExit::Local => local.into(),
+        Ip6InputExit::Multicast => DropReason::Ip6MulticastUnrouted.into(),
+        Ip6InputExit::TooShort => DropReason::Ip6TooShort.into(),
+        Ip6InputExit::BadVersion => DropReason::Ip6BadVersion.into(),
+        Ip6InputExit::BadPayloadLength => DropReason::Ip6BadPayloadLength.into(),
+        Ip6InputExit::BadSource => DropReason::Ip6BadSource.into(),
+        Ip6InputExit::BadDestination => DropReason::Ip6BadDestination.into(),
+        Ip6InputExit::LinkLocalScope => DropReason::Ip6LinkLocalScope.into(),
+        Ip6InputExit::L2Multicast => DropReason::L2BroadcastUnicastIp.into(),
+        Ip6InputExit::NotContiguous => DropReason::HeaderNotContiguous.into(),
+    });
+    g.define(arp, Arp::new(interfaces(), events.arp), |exit| match exit {
+        ArpExit::Reply => output.into(),
+        ArpExit::Consumed => DropReason::ArpConsumed.into(),
+        ArpExit::Ignored => DropReason::ArpIgnored.into(),
+        ArpExit::Malformed => DropReason::ArpMalformed.into(),
+    });
+    g.define(ip4_lookup, Ip4Lookup::new(&plane, seed), |exit| match exit {
+        LookupExit::Forward => ip4_rewrite.into(),
+        LookupExit::Local => local.into(),
+        LookupExit::Resolve => resolve.into(),
+        LookupExit::NoRoute | LookupExit::Unreachable | LookupExit::Prohibit => icmp4_error.into(),
+        LookupExit::Blackhole => DropReason::RouteBlackhole.into(),
+    });
+    g.define(ip6_lookup, Ip6Lookup::new(&plane, seed), |exit| match exit {
+        LookupExit::Forward => ip6_rewrite.into(),
+        LookupExit::Local => local.into(),
+        LookupExit::Resolve => resolve.into(),
+        LookupExit::NoRoute | LookupExit::Unreachable | LookupExit::Prohibit => icmp6_error.into(),
+        LookupExit::Blackhole => DropReason::RouteBlackhole.into(),
+    });
+    g.define(local, Local::new(interfaces()), |exit| match exit {
+        LocalExit::Reply4 => ip4_lookup.into(),
+        LocalExit::Reply6 => ip6_lookup.into(),
+        LocalExit::ReplyOnLink => output.into(),
+        LocalExit::Nd => nd.into(),
+        LocalExit::Unreachable4 => icmp4_error.into(),
+        LocalExit::Unreachable6 => icmp6_error.into(),
+        LocalExit::Punt => DropReason::LocalUnhandled.into(),
+        LocalExit::IcmpOther => DropReason::IcmpIgnored.into(),
+        LocalExit::IcmpMalformed => DropReason::IcmpMalformed.into(),
+        LocalExit::BadExtension => DropReason::Ip6BadExtension.into(),
+    });
+    g.define(nd, Nd::new(interfaces(), events.nd), |exit| match exit {
+        NdExit::Reply => output.into(),
+        NdExit::Consumed => DropReason::NdConsumed.into(),
+        NdExit::Ignored | NdExit::Other => DropReason::NdIgnored.into(),
+        NdExit::Malformed => DropReason::NdMalformed.into(),
+        NdExit::Unsendable => DropReason::IcmpUnsendable.into(),
+    });
+    g.define(ip4_rewrite, Ip4Rewrite::new(plane.next_hops.clone()), |exit| match exit {
+        Ip4RewriteExit::Output => output.into(),
+        Ip4RewriteExit::TtlExpired | Ip4RewriteExit::FragmentationNeeded => icmp4_error.into(),
+        Ip4RewriteExit::Fragment => ip4_fragment.into(),
+        Ip4RewriteExit::NoHeadroom => DropReason::NoHeadroom.into(),
+        Ip4RewriteExit::AdjacencyGone => DropReason::AdjacencyGone.into(),
+    });
+    g.define(ip6_rewrite, Ip6Rewrite::new(plane.next_hops.clone()), |exit| match exit {
+        Ip6RewriteExit::Output => output.into(),
+        Ip6RewriteExit::HopLimitExceeded | Ip6RewriteExit::PacketTooBig => icmp6_error.into(),
+        Ip6RewriteExit::NoHeadroom => DropReason::NoHeadroom.into(),
+        Ip6RewriteExit::AdjacencyGone => DropReason::AdjacencyGone.into(),
+    });
+    g.define(ip4_fragment, Ip4Fragment::new(plane.next_hops.clone()), |exit| match exit {
+        Ip4FragmentExit::PoolExhausted => DropReason::PoolExhausted.into(),
+        Ip4FragmentExit::NoHeadroom => DropReason::NoHeadroom.into(),
+        Ip4FragmentExit::Unsendable => DropReason::MtuExceeded.into(),
+    });
+    g.define(resolve, Resolve::new(plane.clone(), seed, hold, events.resolve), |exit| match exit {
+        ResolveExit::Lookup4 => ip4_lookup.into(),
+        ResolveExit::Lookup6 => ip6_lookup.into(),
+        ResolveExit::Unreachable4 => icmp4_error.into(),
+        ResolveExit::Unreachable6 => icmp6_error.into(),
+        ResolveExit::QueueFull => DropReason::NeighborQueueFull.into(),
+        ResolveExit::TableFull => DropReason::NeighborTableFull.into(),
+        ResolveExit::AdjacencyGone => DropReason::AdjacencyGone.into(),
+    });
+    g.define(icmp4_error, Icmp4Error::new(interfaces(), limit.clone()), |exit| match exit {
+        Icmp4ErrorExit::Send => ip4_lookup.into(),
+        Icmp4ErrorExit::Unsendable => DropReason::IcmpUnsendable.into(),
+        Icmp4ErrorExit::TtlExpired => DropReason::TtlExpired.into(),
+        Icmp4ErrorExit::NoRoute => DropReason::NoRoute.into(),
+        Icmp4ErrorExit::Unreachable => DropReason::Unreachable.into(),
+        Icmp4ErrorExit::Prohibited => DropReason::RouteProhibit.into(),
+        Icmp4ErrorExit::TooBig => DropReason::MtuExceeded.into(),
+        Icmp4ErrorExit::NotLocal => DropReason::LocalUnhandled.into(),
+    });
+    g.define(icmp6_error, Icmp6Error::new(interfaces(), limit), |exit| match exit {
+        Icmp6ErrorExit::Send => ip6_lookup.into(),
+        Icmp6ErrorExit::SendOnLink => output.into(),
+        Icmp6ErrorExit::Unsendable => DropReason::IcmpUnsendable.into(),
+        Icmp6ErrorExit::HopLimitExceeded => DropReason::TtlExpired.into(),
+        Icmp6ErrorExit::NoRoute => DropReason::NoRoute.into(),
+        Icmp6ErrorExit::Unreachable => DropReason::Unreachable.into(),
+        Icmp6ErrorExit::Prohibited => DropReason::RouteProhibit.into(),
+        Icmp6ErrorExit::TooBig => DropReason::MtuExceeded.into(),
+        Icmp6ErrorExit::NotLocal => DropReason::LocalUnhandled.into(),
+    });
+    g.define(output, Output, |exit| match exit {});
+    g.build()
+}

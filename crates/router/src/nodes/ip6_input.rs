@@ -1,0 +1,179 @@
+//! IPv6 input: validates the header (RFC 8200 3, RFC 4291 2) and tells unicast from the rest.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use linerate_pipeline::interface::Interfaces;
+use linerate_pipeline::meta::flags;
+use linerate_pipeline::{Batch, Cx, Exits, Meta, Node, Packet};
+use linerate_wire::ip6::{self, Ip6Header};
+use linerate_wire::{Header, flow};
+
+linerate_pipeline::exits! {
+    /// Where packets go from `ip6_input`.
+    pub enum Ip6InputExit {
+        /// Sound, to a unicast address of global scope.
+        Unicast,
+        /// To the link-local address of the interface it came in by, or to a group that every node on the link belongs
+        /// to: for this router itself.
+        Local,
+        /// Sound, to any other multicast group.
+        Multicast,
+        /// Shorter than an IPv6 header.
+        TooShort,
+        /// The version is not 6.
+        BadVersion,
+        /// The payload length exceeds the frame.
+        BadPayloadLength,
+        /// The source address can never be a sender.
+        BadSource,
+        /// The destination may not be forwarded.
+        BadDestination,
+        /// A link-local destination on another node, or a link-local source that would leave its link: no router
+        /// forwards those.
+        LinkLocalScope,
+        /// A unicast packet in a link-layer multicast frame.
+        L2Multicast,
+        /// The header lies across segments and cannot be made contiguous.
+        NotContiguous,
+    }
+}
+
+/// Validates IPv6 headers; sets `l4` to what follows the fixed header, and cuts off padding behind the payload length.
+/// Extension headers pass untouched; hop-by-hop options are not acted on, as RFC 8200 4.3 allows.
+#[derive(Clone, Debug)]
+pub struct Ip6Input {
+    interfaces: Interfaces,
+}
+
+impl Ip6Input {
+    /// A node that finds link-local addresses in this table.
+    pub fn new(interfaces: Interfaces) -> Self {
+        Ip6Input { interfaces }
+    }
+}
+
+impl<P: Packet> Node<P> for Ip6Input {
+    type Exit = Ip6InputExit;
+
+    fn process(&mut self, _: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip6InputExit>) {
+        out.set_all(Ip6InputExit::Unicast);
+        for (i, packet) in batch.iter_mut().enumerate() {
+            let len = packet.len();
+            let (head, meta) = packet.split_mut();
+            if is_common(head, meta, len) {
+                meta.l4 = meta.l3 + Ip6Header::LEN as u16;
+            } else {
+                out.set(i, self.inspect(packet));
+            }
+        }
+    }
+
+    fn trace(&self, packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
+        write_ip6(packet, f)
+    }
+}
+
+/// Addresses, next header, hop limit and length of a packet, for traces.
+pub(super) fn write_ip6<P: Packet>(packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
+    let Some(h) = Ip6Header::view_at(packet.head(), usize::from(packet.meta().l3)) else {
+        return f.write_str("no IPv6 header");
+    };
+    let (src, dst) = (Ipv6Addr::from(h.src), Ipv6Addr::from(h.dst));
+    write!(f, "{src} > {dst} next {} hops {} len {}", h.next_header, h.hop_limit, h.payload_len.get())
+}
+
+/// Whether a packet is sound and both its addresses are global unicast: 2000::/3, where all of them are today.
+/// Anything else, unique local addresses included, takes the long way.
+#[inline(always)]
+fn is_common(head: &[u8], meta: &Meta, len: usize) -> bool {
+    let Some((_, l3)) = head.split_at_checked(usize::from(meta.l3)) else { return false };
+    let Some(h) = Ip6Header::view(l3) else { return false };
+    (h.version() == 6)
+        & (usize::from(h.payload_len.get()) + Ip6Header::LEN + usize::from(meta.l3) == len)
+        & (h.src[0] >> 5 == 1)
+        & (h.dst[0] >> 5 == 1)
+        & (meta.flags & flags::L2_MULTICAST == 0)
+}
+
+impl Ip6Input {
+    /// The long way: any packet.
+    #[inline(never)]
+    fn inspect<P: Packet>(&mut self, packet: &mut P) -> Ip6InputExit {
+        let l3 = usize::from(packet.meta().l3);
+        let available = packet.len().saturating_sub(l3);
+        if available < Ip6Header::LEN {
+            let mut first = [0x60];
+            packet.copy_out(l3, &mut first);
+            return if first[0] >> 4 == 6 { Ip6InputExit::TooShort } else { Ip6InputExit::BadVersion };
+        }
+        let want = l3 + Ip6Header::LEN;
+        if packet.head().len() < want && packet.pull(want).is_none() {
+            return Ip6InputExit::NotContiguous;
+        }
+        let (head, meta) = packet.split_mut();
+        let Some(h) = Ip6Header::view_at(head, l3) else { return Ip6InputExit::TooShort };
+        if h.version() != 6 {
+            return Ip6InputExit::BadVersion;
+        }
+        let total = usize::from(h.payload_len.get()) + Ip6Header::LEN;
+        if total > available {
+            return Ip6InputExit::BadPayloadLength;
+        }
+        meta.l4 = want as u16;
+        let exit = self.judge(h, meta);
+        if total < available {
+            packet.truncate(l3 + total);
+        }
+        exit
+    }
+
+    /// Decides by the addresses.
+    fn judge(&mut self, h: &Ip6Header, meta: &Meta) -> Ip6InputExit {
+        if ip6::is_multicast(&h.src) || ip6::is_loopback(&h.src) {
+            return Ip6InputExit::BadSource;
+        }
+        if ip6::is_unspecified(&h.dst) || ip6::is_loopback(&h.dst) {
+            return Ip6InputExit::BadDestination;
+        }
+        if ip6::is_multicast(&h.dst) {
+            return match ip6::multicast_scope(&h.dst) {
+                // Reserved and interface-local: never on a wire (RFC 4291 2.7).
+                0 | 1 => Ip6InputExit::BadDestination,
+                2 if is_ours(&h.dst) => Ip6InputExit::Local,
+                _ => Ip6InputExit::Multicast,
+            };
+        }
+        if ip6::is_unspecified(&h.src) {
+            return Ip6InputExit::BadSource;
+        }
+        // IPv6 has no broadcast: a unicast packet in a group frame came by mistake or worse.
+        if meta.flags & flags::L2_MULTICAST != 0 {
+            return Ip6InputExit::L2Multicast;
+        }
+        let interface = self.interfaces.get().get(meta.rx_if);
+        if ip6::is_link_local(&h.dst) {
+            let ours = interface.is_some_and(|i| i.owns_ip6(h.dst.into()));
+            return if ours { Ip6InputExit::Local } else { Ip6InputExit::LinkLocalScope };
+        }
+        if ip6::is_link_local(&h.src) {
+            // To a global address of this interface it stays on the link.
+            let ours = interface.is_some_and(|i| i.owns_ip6(h.dst.into()));
+            return if ours { Ip6InputExit::Local } else { Ip6InputExit::LinkLocalScope };
+        }
+        Ip6InputExit::Unicast
+    }
+}
+
+/// Groups this router listens to on every interface: all nodes, all routers, and the range of solicited-node groups.
+fn is_ours(group: &[u8; 16]) -> bool {
+    *group == ip6::ALL_NODES || *group == ip6::ALL_ROUTERS || ip6::solicited_node(*group) == *group
+}
+
+/// The flow hash of a packet with an IPv6 header at `l3`; 0 where there is none.
+#[inline]
+pub(super) fn flow_hash<P: Packet>(packet: &P, seed: u64) -> u32 {
+    let head = packet.head();
+    let Some(l3) = head.get(usize::from(packet.meta().l3)..) else { return 0 };
+    Ip6Header::view(l3).map_or(0, |h| flow::hash6(h, &l3[Ip6Header::LEN..], seed))
+}

@@ -1,0 +1,262 @@
+//! Packets that wait for a neighbour's MAC address: held, asked for, released in order or given up.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use arrayvec::ArrayVec;
+use linerate_pipeline::{Batch, Cx, DropReason, Exits, IfIndex, Node, Packet};
+use linerate_tables::fib::Lookup;
+use linerate_wire::ip4::Ip4Header;
+use linerate_wire::ip6::Ip6Header;
+use linerate_wire::{Header, eth, icmp, icmpv6};
+
+use super::lookup::{NO_ADJACENCY, icmp_error};
+use super::{EventSink, ip4_input, ip6_input, solicit};
+use crate::event::{Probe, RouterEvent};
+use crate::plane::{NextHop, Plane};
+
+linerate_pipeline::exits! {
+    /// Where packets go from `resolve`.
+    pub enum ResolveExit {
+        /// Look an IPv4 packet up again.
+        Lookup4,
+        /// Look an IPv6 packet up again.
+        Lookup6,
+        /// The neighbour did not answer (IPv4); `Meta::icmp` says so.
+        Unreachable4,
+        /// The neighbour did not answer (IPv6); `Meta::icmp` says so.
+        Unreachable6,
+        /// Enough packets wait for this neighbour already. The ones that wait stay: the first of a flow is not lost.
+        QueueFull,
+        /// The worker's space for waiting packets, or for neighbours to wait for, is used up.
+        TableFull,
+        /// The adjacency is no longer there.
+        AdjacencyGone,
+    }
+}
+
+/// Most packets that wait for one neighbour.
+pub const PER_NEIGHBOR: usize = 32;
+
+/// How much may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldLimits {
+    /// Neighbours, on one worker.
+    pub neighbors: usize,
+    /// Packets for all of them together, on one worker.
+    pub packets: usize,
+}
+
+impl Default for HoldLimits {
+    fn default() -> Self {
+        HoldLimits { neighbors: 512, packets: 1024 }
+    }
+}
+
+/// Time between two questions for the same neighbour, in nanoseconds (RFC 1122 2.3.2.1, RFC 4861 RETRANS_TIMER).
+pub const RETRY: u64 = 1_000_000_000;
+
+/// How often a neighbour is asked for before it is given up (RFC 4861 MAX_MULTICAST_SOLICIT).
+pub const TRIES: u32 = 3;
+
+/// Holds packets by neighbour. Asks for it at once and then every [`RETRY`], tells control
+/// ([`RouterEvent::Unresolved`]), and when the next-hop table changes looks whether packets may go. All memory is taken
+/// when the node is made.
+pub struct Resolve<P, R4, R6> {
+    plane: Plane<R4, R6>,
+    seed: u64,
+    events: EventSink,
+    limits: HoldLimits,
+    waiting: Waiting<P>,
+    held: usize,
+    /// Generation of the next-hop table at the last look.
+    generation: u64,
+}
+
+/// A neighbour: where it should be, and its address.
+type Key = (IfIndex, IpAddr);
+
+/// Keyed without random state: the table is small and its size bounded, so collisions cannot hurt.
+type Waiting<P> = HashMap<Key, Queue<P>, BuildHasherDefault<DefaultHasher>>;
+
+struct Queue<P> {
+    packets: ArrayVec<P, PER_NEIGHBOR>,
+    asked_at: u64,
+    tries: u32,
+    /// Where the packets go, once that is decided.
+    fate: Option<Fate>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    LookUp,
+    GiveUp,
+}
+
+impl<P: Packet, R4: Lookup<u32>, R6: Lookup<u128>> Resolve<P, R4, R6> {
+    /// A node that reads these tables; `seed` is the lookup nodes' one.
+    pub fn new(plane: Plane<R4, R6>, seed: u64, limits: HoldLimits, events: EventSink) -> Self {
+        let generation = plane.next_hops.generation();
+        let waiting = HashMap::with_capacity_and_hasher(limits.neighbors, BuildHasherDefault::default());
+        Resolve { plane, seed, events, limits, waiting, held: 0, generation }
+    }
+
+    /// The neighbour that the lookup found missing.
+    fn key(&self, packet: &P) -> Option<Key> {
+        let meta = packet.meta();
+        if meta.adjacency == NO_ADJACENCY {
+            return Some((meta.tx_if, destination(packet)?));
+        }
+        let ip = self.plane.next_hops.next_hop_ip(meta.adjacency)?;
+        Some((self.plane.next_hops.adjacency(meta.adjacency).interface, ip))
+    }
+
+    /// Takes the packet in, or says why not and gives it back.
+    fn hold(&mut self, cx: &mut Cx<'_, P>, packet: P) -> Result<(), (P, ResolveExit)> {
+        let Some(key) = self.key(&packet) else { return Err((packet, ResolveExit::AdjacencyGone)) };
+        if self.held >= self.limits.packets {
+            return Err((packet, ResolveExit::TableFull));
+        }
+        if let Some(queue) = self.waiting.get_mut(&key) {
+            let rx_port = packet.meta().rx_port;
+            queue.packets.try_push(packet).map_err(|full| (full.element(), ResolveExit::QueueFull))?;
+            cx.counters.port(rx_port).held.add(1);
+        } else {
+            if self.waiting.len() >= self.limits.neighbors {
+                return Err((packet, ResolveExit::TableFull));
+            }
+            cx.hold(&packet);
+            let mut packets = ArrayVec::new();
+            packets.push(packet);
+            self.waiting.insert(key, Queue { packets, asked_at: cx.now, tries: 1, fate: None });
+            self.ask(cx, key);
+        }
+        self.held += 1;
+        Ok(())
+    }
+
+    fn ask(&mut self, cx: &mut Cx<'_, P>, (interface, address): Key) {
+        solicit::send(cx, self.plane.interfaces.get(), &Probe { interface, address, unicast: None });
+        (self.events)(RouterEvent::Unresolved { interface, address });
+    }
+
+    /// Whether the packet would have to wait for this neighbour if it came now.
+    fn must_wait(plane: &Plane<R4, R6>, seed: u64, packet: &P, key: &Key) -> bool {
+        let Some(destination) = destination(packet) else { return false };
+        let (id, hash) = match destination {
+            IpAddr::V4(a) => (plane.fib4.lookup(a.to_bits()), ip4_input::flow_hash(packet, seed)),
+            IpAddr::V6(a) => (plane.fib6.lookup(a.to_bits()), ip6_input::flow_hash(packet, seed)),
+        };
+        match plane.next_hops.resolve_one(id, hash) {
+            NextHop::Glean(interface) => *key == (interface, destination),
+            NextHop::Resolve(a) => plane.next_hops.next_hop_ip(a) == Some(key.1),
+            _ => false,
+        }
+    }
+
+    /// Lets packets go whose fate is decided, as many as the exits take.
+    fn release(&mut self, cx: &Cx<'_, P>, out: &mut Exits<'_, P, ResolveExit>) {
+        let held = &mut self.held;
+        self.waiting.retain(|_, queue| {
+            let Some(fate) = queue.fate else { return true };
+            let n = queue.packets.len().min(out.room());
+            for mut packet in queue.packets.drain(..n) {
+                cx.release(&packet);
+                *held -= 1;
+                let exit = leave(&mut packet, fate);
+                // There is room: it was counted.
+                if let Err(packet) = out.emit(packet, exit) {
+                    cx.counters.dropped(packet.meta().rx_port, DropReason::GraphOverflow, 1);
+                }
+            }
+            !queue.packets.is_empty()
+        });
+    }
+}
+
+/// Sets what the exit promises.
+fn leave<P: Packet>(packet: &mut P, fate: Fate) -> ResolveExit {
+    let is_ip4 = packet.meta().ethertype == eth::ETHERTYPE_IP4;
+    match (fate, is_ip4) {
+        (Fate::LookUp, true) => ResolveExit::Lookup4,
+        (Fate::LookUp, false) => ResolveExit::Lookup6,
+        (Fate::GiveUp, true) => {
+            packet.meta_mut().icmp = icmp_error(icmp::UNREACHABLE, icmp::unreachable::HOST);
+            ResolveExit::Unreachable4
+        }
+        (Fate::GiveUp, false) => {
+            packet.meta_mut().icmp = icmp_error(icmpv6::UNREACHABLE, icmpv6::unreachable::ADDRESS);
+            ResolveExit::Unreachable6
+        }
+    }
+}
+
+fn destination<P: Packet>(packet: &P) -> Option<IpAddr> {
+    let (head, l3) = (packet.head(), usize::from(packet.meta().l3));
+    Some(match packet.meta().ethertype {
+        eth::ETHERTYPE_IP4 => Ipv4Addr::from_bits(Ip4Header::view_at(head, l3)?.dst.get()).into(),
+        _ => Ipv6Addr::from(Ip6Header::view_at(head, l3)?.dst).into(),
+    })
+}
+
+impl<P, R4, R6> Node<P> for Resolve<P, R4, R6>
+where
+    P: Packet,
+    R4: Lookup<u32> + 'static,
+    R6: Lookup<u128> + 'static,
+{
+    type Exit = ResolveExit;
+
+    fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, ResolveExit>) {
+        for packet in std::mem::take(batch) {
+            if let Err((packet, exit)) = self.hold(cx, packet) {
+                out.set(batch.len(), exit);
+                batch.push(packet);
+            }
+        }
+    }
+
+    fn tick(&mut self, cx: &mut Cx<'_, P>, out: &mut Exits<'_, P, ResolveExit>) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let generation = self.plane.next_hops.generation();
+        let changed = std::mem::replace(&mut self.generation, generation) != generation;
+        let mut ask = ArrayVec::<Key, 64>::new();
+        for (key, queue) in self.waiting.iter_mut().filter(|(_, q)| q.fate.is_none()) {
+            let Some(first) = queue.packets.first() else { continue };
+            if changed && !Self::must_wait(&self.plane, self.seed, first, key) {
+                queue.fate = Some(Fate::LookUp);
+            } else if cx.now.saturating_sub(queue.asked_at) >= RETRY {
+                if queue.tries >= TRIES {
+                    queue.fate = Some(Fate::GiveUp);
+                } else if ask.try_push(*key).is_ok() {
+                    (queue.asked_at, queue.tries) = (cx.now, queue.tries + 1);
+                }
+            }
+        }
+        ask.into_iter().for_each(|key| self.ask(cx, key));
+        self.release(cx, out);
+    }
+
+    fn wants_tick(&self) -> bool {
+        true
+    }
+
+    fn stop(&mut self, cx: &mut Cx<'_, P>) {
+        for packet in self.waiting.drain().flat_map(|(_, queue)| queue.packets) {
+            cx.release(&packet);
+            cx.counters.dropped(packet.meta().rx_port, DropReason::Shutdown, 1);
+        }
+        self.held = 0;
+    }
+
+    fn trace(&self, packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
+        match self.key(packet) {
+            Some((interface, address)) => write!(f, "{address} on interface {interface}"),
+            None => f.write_str("no neighbour"),
+        }
+    }
+}
