@@ -7,6 +7,8 @@
 //! Packets are sent in whole bursts and buffers that came back right are used again, so that the sending side costs as
 //! little as it can.
 
+use std::collections::VecDeque;
+
 use linerate_pipeline::io::{RxQueue, TxQueue};
 use linerate_pipeline::{BURST, Batch, Packet, PortId};
 
@@ -19,6 +21,37 @@ use crate::sink::{Expect, STREAMS, Sink, Tally};
 pub trait FrameAlloc<P> {
     /// A packet of `len` bytes of any content, in as many segments as it takes; `None` where the pool is exhausted.
     fn frame(&mut self, len: usize) -> Option<P>;
+}
+
+/// A piece of wire: what is sent into it can be received from it, in order. In place of a router it shows what sender and
+/// sink can do on their own.
+#[derive(Debug)]
+pub struct Wire<P> {
+    packets: VecDeque<P>,
+    holds: usize,
+}
+
+impl<P> Wire<P> {
+    /// A wire that holds at most so many packets.
+    pub fn new(holds: usize) -> Self {
+        Wire { packets: VecDeque::with_capacity(holds), holds }
+    }
+}
+
+impl<P: Packet> TxQueue<P> for Wire<P> {
+    fn tx(&mut self, batch: &mut Batch<P>) -> usize {
+        let n = batch.len().min(self.holds - self.packets.len());
+        self.packets.extend(batch.drain(..n));
+        n
+    }
+}
+
+impl<P: Packet> RxQueue<P> for Wire<P> {
+    fn rx(&mut self, batch: &mut Batch<P>) -> usize {
+        let n = self.packets.len().min(batch.remaining_capacity());
+        batch.extend(self.packets.drain(..n));
+        n
+    }
 }
 
 /// What a trial came to.
@@ -192,9 +225,8 @@ impl<A: Ip, P: Packet> ClosedLoop<A, P> {
                 sequence: self.sent[stream],
                 time: now as u32,
             };
-            let h = self.template.sent(&flow, stamp);
             let Some(head) = packet.pull(n) else { continue };
-            head[..n].copy_from_slice(&h[..n]);
+            self.template.sent(&flow, stamp, head);
             self.sent[stream] = self.sent[stream].wrapping_add(1);
             self.sent_total += 1;
             self.at = if index + 1 == self.flows.list.len() { 0 } else { index + 1 };
@@ -205,8 +237,6 @@ impl<A: Ip, P: Packet> ClosedLoop<A, P> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-
     use linerate_pipeline::HeapPacket;
     use linerate_tables::prefix::Prefix;
 
@@ -214,25 +244,6 @@ mod tests {
     use crate::flow::tests::hops;
     use crate::frame::FrameSpec;
     use crate::frame::tests::{ROUTER, TESTER};
-
-    #[derive(Default)]
-    struct Wire(VecDeque<HeapPacket>, usize);
-
-    impl TxQueue<HeapPacket> for Wire {
-        fn tx(&mut self, batch: &mut Batch<HeapPacket>) -> usize {
-            let n = batch.len().min(self.1 - self.0.len());
-            self.0.extend(batch.drain(..n));
-            n
-        }
-    }
-
-    impl RxQueue<HeapPacket> for Wire {
-        fn rx(&mut self, batch: &mut Batch<HeapPacket>) -> usize {
-            let n = self.0.len().min(batch.remaining_capacity());
-            batch.extend(self.0.drain(..n));
-            n
-        }
-    }
 
     struct Heap(usize);
 
@@ -253,7 +264,7 @@ mod tests {
         ClosedLoop::new(t, flows, Expect::Unchanged(1), window, 990)
     }
 
-    fn turns(l: &mut ClosedLoop<u32, HeapPacket>, wire: &mut Wire, n: u64) -> Heap {
+    fn turns(l: &mut ClosedLoop<u32, HeapPacket>, wire: &mut Wire<HeapPacket>, n: u64) -> Heap {
         let mut pool = Heap(0);
         for now in 0..n {
             l.send(wire, &mut pool, now * 1000);
@@ -269,7 +280,7 @@ mod tests {
     #[test]
     fn everything_comes_back_and_buffers_are_used_again() {
         let mut l = start(256);
-        let pool = turns(&mut l, &mut Wire(VecDeque::new(), 100), 500);
+        let pool = turns(&mut l, &mut Wire::new(100), 500);
         let r = l.result();
         assert!(r.clean() && r.sent > 10_000 && r.tally.good == r.sent, "{r:?}");
         assert!(pool.0 <= 256, "{} buffers", pool.0);
@@ -279,21 +290,21 @@ mod tests {
     #[test]
     fn the_window_is_never_exceeded() {
         let mut l = start(100);
-        let mut wire = Wire(VecDeque::new(), 10_000);
+        let mut wire = Wire::new(10_000);
         (0..50).for_each(|_| {
             l.send(&mut wire, &mut Heap(0), 0);
         });
-        assert!((1..=100).contains(&wire.0.len()), "{}", wire.0.len());
+        assert!((1..=100).contains(&wire.packets.len()), "{}", wire.packets.len());
     }
 
     #[test]
     fn losses_are_counted_and_do_not_stop_the_loop() {
         let mut l = start(256);
-        let (mut wire, mut pool) = (Wire(VecDeque::new(), 1000), Heap(0));
+        let (mut wire, mut pool) = (Wire::new(1000), Heap(0));
         let mut dropped = 0;
         for now in 0..2000u64 {
             l.send(&mut wire, &mut pool, now * 1000);
-            if now % 7 == 0 && wire.0.pop_front().is_some() {
+            if now % 7 == 0 && wire.packets.pop_front().is_some() {
                 dropped += 1;
             }
             l.receive(1, &mut wire, now * 1000);

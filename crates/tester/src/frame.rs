@@ -89,12 +89,11 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    fn write(self, key: u64, out: &mut [u8; SIGNATURE]) {
+    /// The signature as four words.
+    #[inline]
+    fn words(self, key: u64) -> [u32; 4] {
         let flow = u32::from(self.stream) << 24 | (self.flow & 0x00ff_ffff);
-        out[0..4].copy_from_slice(&flow.to_be_bytes());
-        out[4..8].copy_from_slice(&self.sequence.to_be_bytes());
-        out[8..12].copy_from_slice(&self.time.to_be_bytes());
-        out[12..16].copy_from_slice(&check(key, flow, self.sequence, self.time).to_be_bytes());
+        [flow, self.sequence, self.time, check(key, flow, self.sequence, self.time)]
     }
 
     /// Reads a signature; `None` where the check does not fit: not one of this run's frames, or damaged.
@@ -117,7 +116,7 @@ fn check(key: u64, flow: u32, sequence: u32, time: u32) -> u32 {
         as u32
 }
 
-/// The headers of one frame, up to and with the signature.
+/// Room for the headers of one frame, up to and with the signature, of either family.
 pub type Headers = [u8; MAX_HEADERS];
 
 /// Makes the frames of one size and family.
@@ -127,8 +126,9 @@ pub struct Template<A> {
     source: A,
     key: u64,
     blank: Headers,
-    /// One's complement sum of everything under the UDP checksum that is the same in all frames.
-    constant_sum: u32,
+    /// One's complement sum of all words under the checksum (IPv4: of the header; IPv6: of UDP) that are the same in all
+    /// frames, TTL left out.
+    constant_sum: u64,
 }
 
 impl<A: Ip> Template<A> {
@@ -158,12 +158,12 @@ impl<A: Ip> Template<A> {
         blank[udp + 2..udp + 4].copy_from_slice(&UDP_PORT.to_be_bytes());
         blank[udp + 4..udp + 6].copy_from_slice(&udp_len.to_be_bytes());
         let filler = spec.buffer_len() - headers::<A>();
-        let constant_sum = sum(&source_octets)
-            + 17
-            + u32::from(udp_len)
-            + u32::from(UDP_PORT)
-            + u32::from(udp_len)
-            + fold(sum(&PATTERN[..filler]));
+        let constant_sum = if A::BITS == 32 {
+            sum(&blank[ETH..udp])
+        } else {
+            let ports_and_lengths = u64::from(UDP_PORT) + 2 * u64::from(udp_len);
+            sum(&source_octets) + 17 + ports_and_lengths + sum(&PATTERN[..filler])
+        };
         Template { spec, source, key, blank, constant_sum }
     }
 
@@ -182,49 +182,57 @@ impl<A: Ip> Template<A> {
         self.key
     }
 
-    /// The headers of a frame of this flow, as sent.
+    /// Writes the headers of a frame of this flow as they are sent; `out` must have room for [`headers`] bytes.
     #[inline]
-    pub fn sent(&self, flow: &Flow<A>, stamp: Stamp) -> Headers {
-        self.headers(flow, stamp, TTL)
+    pub fn sent(&self, flow: &Flow<A>, stamp: Stamp, out: &mut [u8]) {
+        self.write(flow, stamp, TTL, out);
     }
 
-    /// What the router must make of them: new MAC addresses, TTL one less, checksum computed anew.
+    /// Writes what the router must make of them: new MAC addresses, TTL one less, checksum computed anew.
     #[inline]
-    pub fn routed(&self, flow: &Flow<A>, stamp: Stamp, hop: &Hop) -> Headers {
-        let mut h = self.headers(flow, stamp, TTL - 1);
-        h[0..6].copy_from_slice(&hop.destination_mac);
-        h[6..12].copy_from_slice(&hop.source_mac);
-        h
+    pub fn routed(&self, flow: &Flow<A>, stamp: Stamp, hop: &Hop, out: &mut [u8]) {
+        self.write(flow, stamp, TTL - 1, out);
+        out[0..6].copy_from_slice(&hop.destination_mac);
+        out[6..12].copy_from_slice(&hop.source_mac);
     }
 
-    #[inline]
-    fn headers(&self, flow: &Flow<A>, stamp: Stamp, ttl: u8) -> Headers {
-        let mut h = self.blank;
+    #[inline(always)]
+    fn write(&self, flow: &Flow<A>, stamp: Stamp, ttl: u8, out: &mut [u8]) {
+        let n = headers::<A>();
+        let out = &mut out[..n];
+        out.copy_from_slice(&self.blank[..n]);
         let udp = ETH + A::HEADER;
-        h[udp..udp + 2].copy_from_slice(&flow.source_port.to_be_bytes());
-        let mut signature = [0; SIGNATURE];
-        stamp.write(self.key, &mut signature);
-        h[udp + UDP..udp + UDP + SIGNATURE].copy_from_slice(&signature);
-        let destination = flow.destination.octets();
+        out[udp..udp + 2].copy_from_slice(&flow.source_port.to_be_bytes());
+        let signature = stamp.words(self.key);
+        for (i, word) in signature.iter().enumerate() {
+            let at = udp + UDP + 4 * i;
+            out[at..at + 4].copy_from_slice(&word.to_be_bytes());
+        }
+        let octets = flow.destination.octets();
+        // Checksums are sums over all words, the constant ones added up beforehand; none is made by updating another
+        // one, since a router's incremental update is judged by them.
         if A::BITS == 32 {
-            h[ETH + 4..ETH + 6].copy_from_slice(&(stamp.sequence as u16).to_be_bytes());
-            h[ETH + 8] = ttl;
-            h[ETH + 16..ETH + 20].copy_from_slice(&destination[12..]);
-            // In full, never by updating one (RFC 791): a router's incremental update is judged by this.
-            let checksum = !(fold(sum(&h[ETH..ETH + 20])) as u16);
-            h[ETH + 10..ETH + 12].copy_from_slice(&checksum.to_be_bytes());
+            let destination = u32::from_be_bytes([octets[12], octets[13], octets[14], octets[15]]);
+            let id = stamp.sequence as u16;
+            out[ETH + 4..ETH + 6].copy_from_slice(&id.to_be_bytes());
+            out[ETH + 8] = ttl;
+            out[ETH + 16..ETH + 20].copy_from_slice(&destination.to_be_bytes());
+            let total = self.constant_sum + u64::from(id) + (u64::from(ttl) << 8) + u64::from(destination);
+            out[ETH + 10..ETH + 12].copy_from_slice(&(!fold(total)).to_be_bytes());
         } else {
-            h[ETH + 7] = ttl;
-            h[ETH + 24..ETH + 40].copy_from_slice(&destination);
-            let total = self.constant_sum + sum(&destination) + u32::from(flow.source_port) + sum(&signature);
+            out[ETH + 7] = ttl;
+            out[ETH + 24..ETH + 40].copy_from_slice(&octets);
+            let total = self.constant_sum
+                + sum_words(u128::from_be_bytes(octets))
+                + u64::from(flow.source_port)
+                + signature.iter().map(|w| u64::from(*w)).sum::<u64>();
             // RFC 8200 §8.1: a checksum that comes out as zero is sent as all ones.
-            let checksum = match !(fold(total) as u16) {
+            let checksum = match !fold(total) {
                 0 => 0xffff,
                 c => c,
             };
-            h[udp + 6..udp + 8].copy_from_slice(&checksum.to_be_bytes());
+            out[udp + 6..udp + 8].copy_from_slice(&checksum.to_be_bytes());
         }
-        h
     }
 
     /// Writes what follows the signature into every segment of a packet of [`FrameSpec::buffer_len`] bytes.
@@ -271,18 +279,25 @@ static PATTERN: [u8; MAX_SIZE as usize] = {
 };
 
 /// Adds up 16-bit words in network order, the last byte padded with zero (RFC 1071).
-#[inline]
-pub(crate) fn sum(bytes: &[u8]) -> u32 {
+pub(crate) fn sum(bytes: &[u8]) -> u64 {
     let mut words = bytes.chunks_exact(2);
-    let whole: u32 = words.by_ref().map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
-    whole + words.remainder().first().map_or(0, |b| u32::from(*b) << 8)
+    let whole: u64 = words.by_ref().map(|w| u64::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+    whole + words.remainder().first().map_or(0, |b| u64::from(*b) << 8)
 }
 
-/// Folds the carries of a one's complement sum.
+/// The same for 16 bytes at once, as 32-bit words: what is carried out of 16 bits comes back in by folding.
 #[inline]
-pub(crate) fn fold(mut s: u32) -> u32 {
+fn sum_words(octets: u128) -> u64 {
+    (0..4).map(|i| u64::from((octets >> (32 * i)) as u32)).sum()
+}
+
+/// Folds a one's complement sum into 16 bits.
+#[inline]
+pub(crate) fn fold(mut s: u64) -> u16 {
+    s = (s & 0xffff_ffff) + (s >> 32);
+    s = (s & 0xffff) + ((s >> 16) & 0xffff) + (s >> 32);
     s = (s & 0xffff) + (s >> 16);
-    (s & 0xffff) + (s >> 16)
+    ((s & 0xffff) + (s >> 16)) as u16
 }
 
 #[cfg(test)]
@@ -298,8 +313,7 @@ pub(crate) mod tests {
     pub(crate) fn frame<A: Ip>(template: &Template<A>, flow: &Flow<A>, stamp: Stamp) -> HeapPacket {
         let mut p = HeapPacket::new(&vec![0; template.spec().buffer_len()]);
         template.fill(&mut p);
-        let n = headers::<A>();
-        p.head_mut()[..n].copy_from_slice(&template.sent(flow, stamp)[..n]);
+        template.sent(flow, stamp, p.head_mut());
         p
     }
 
@@ -348,7 +362,11 @@ pub(crate) mod tests {
     #[test]
     fn a_stamp_survives_and_a_damaged_one_is_refused() {
         let mut s = [0; SIGNATURE];
-        STAMP.write(5, &mut s);
+        STAMP
+            .words(5)
+            .iter()
+            .zip(s.chunks_exact_mut(4))
+            .for_each(|(w, b)| b.copy_from_slice(&w.to_be_bytes()));
         assert_eq!(Stamp::read(5, &s), Some(STAMP));
         assert_eq!(Stamp::read(6, &s), None);
         for i in 0..SIGNATURE {

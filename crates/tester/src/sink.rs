@@ -166,7 +166,8 @@ impl<A: Ip> Sink<A> {
                 &copy[..have]
             }
         };
-        if let Some((stamp, expected, out)) = self.expected(head)
+        let mut expected = [0; MAX_HEADERS];
+        if let Some((stamp, out)) = self.expected(head, &mut expected)
             && head == &expected[..n]
             && port == out
             && packet.len() == self.template.spec().buffer_len()
@@ -210,9 +211,10 @@ impl<A: Ip> Sink<A> {
         t
     }
 
-    /// What headers of this stamp must look like, and by which port they must come; `None` where the stamp is no good.
-    #[inline]
-    fn expected(&self, head: &[u8]) -> Option<(Stamp, Headers, PortId)> {
+    /// Writes what headers of this stamp must look like, and says by which port they must come; `None` where the stamp is
+    /// no good.
+    #[inline(always)]
+    fn expected(&self, head: &[u8], out: &mut Headers) -> Option<(Stamp, PortId)> {
         let n = headers::<A>();
         let signature = head.get(n - SIGNATURE..n)?.first_chunk::<SIGNATURE>()?;
         let stamp = Stamp::read(self.template.key(), signature)?;
@@ -221,10 +223,16 @@ impl<A: Ip> Sink<A> {
         if usize::from(stamp.stream) >= STREAMS {
             return None;
         }
-        Some(match self.expect {
-            Expect::Routed => (stamp, self.template.routed(flow, stamp, hop), hop.port),
-            Expect::Unchanged(port) => (stamp, self.template.sent(flow, stamp), port),
-        })
+        match self.expect {
+            Expect::Routed => {
+                self.template.routed(flow, stamp, hop, out);
+                Some((stamp, hop.port))
+            }
+            Expect::Unchanged(port) => {
+                self.template.sent(flow, stamp, out);
+                Some((stamp, port))
+            }
+        }
     }
 
     /// Says what is wrong with a packet that is not as it should be.
@@ -235,7 +243,8 @@ impl<A: Ip> Sink<A> {
             return;
         }
         self.tally.bad += 1;
-        let Some((stamp, want, out)) = self.expected(head) else {
+        let mut want = [0; MAX_HEADERS];
+        let Some((stamp, out)) = self.expected(head, &mut want) else {
             return self.fault(Fault::Signature, || {
                 format!("port {port}: a frame of {len} bytes whose signature is damaged")
             });
@@ -315,8 +324,7 @@ mod tests {
         let t = Template::new(FrameSpec::new::<A>(size).unwrap(), TESTER, ROUTER, source, 42);
         let mut p = HeapPacket::new(&vec![0; t.spec().buffer_len()]);
         t.fill(&mut p);
-        let n = headers::<A>();
-        p.head_mut()[..n].copy_from_slice(&t.routed(&flows.list[3], STAMP, &flows.hops[3])[..n]);
+        t.routed(&flows.list[3], STAMP, &flows.hops[3], p.head_mut());
         (Sink::new(t, flows, Expect::Routed), p.bytes())
     }
 
@@ -351,7 +359,7 @@ mod tests {
         let unrouted = |b: &mut Vec<u8>| {
             b[22] = 64;
             b[24..26].copy_from_slice(&[0, 0]);
-            let c = !(fold(sum(&b[14..34])) as u16);
+            let c = !fold(sum(&b[14..34]));
             b[24..26].copy_from_slice(&c.to_be_bytes());
         };
         assert_eq!(faults(sink4(), unrouted), [Ttl]);

@@ -4,6 +4,8 @@ pub(crate) mod fib;
 #[cfg(feature = "peers")]
 mod fib_peers;
 mod fib_updates;
+pub(crate) mod forward;
+mod forward_io;
 mod keys;
 mod race;
 mod report;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use linerate_engine::clock::Clock;
 use linerate_pipeline::io::{RxQueue, TxQueue};
-use linerate_pipeline::{Packet, PortId, WorkerCounters};
-use linerate_tester::closed_loop::{ClosedLoop, FrameAlloc};
+use linerate_pipeline::{BURST, Packet, PortId, WorkerCounters};
+use linerate_tester::closed_loop::{ClosedLoop, FrameAlloc, Wire};
 use linerate_tester::ip::Ip;
 
 use super::outcome::{Side, Window};
@@ -37,8 +37,10 @@ pub(crate) struct Ends<R, T> {
 
 /// What the worker under test says about itself.
 pub(crate) struct Meter {
-    /// Its counters; `None` where there is no worker (a piece of wire).
-    pub(crate) worker: Option<(Arc<WorkerCounters>, u32)>,
+    /// Its counters.
+    pub(crate) counters: Arc<WorkerCounters>,
+    /// Its thread, as Linux numbers it.
+    pub(crate) thread: u32,
     /// The clock of all.
     pub(crate) clock: Clock,
 }
@@ -55,13 +57,13 @@ struct Reading {
 
 impl Meter {
     fn read(&self, good: u64) -> Reading {
-        let mut r = Reading { time: self.clock.now(), good, ..Reading::default() };
-        if let Some((counters, thread)) = &self.worker {
-            r.received = counters.ports.iter().map(|p| p.received.get()).sum();
-            r.busy_cycles = counters.busy_cycles.get();
-            r.cpu = linerate_linux::thread::cpu_time(Path::new("/proc"), *thread).unwrap_or(0);
+        Reading {
+            time: self.clock.now(),
+            good,
+            received: self.counters.ports.iter().map(|p| p.received.get()).sum(),
+            busy_cycles: self.counters.busy_cycles.get(),
+            cpu: linerate_linux::thread::cpu_time(Path::new("/proc"), self.thread).unwrap_or(0),
         }
-        r
     }
 
     fn window(&self, a: Reading, b: Reading) -> Window {
@@ -113,6 +115,31 @@ pub(crate) fn trial<A: Ip, P: Packet, R: RxQueue<P>, T: TxQueue<P>>(
     }
     side.trial.add(&tester.result());
     tester.position()
+}
+
+/// What the tester can do on its own: million packets per second sent, received and checked over a piece of wire.
+pub(crate) fn ceiling<A: Ip, P: Packet>(
+    mut tester: ClosedLoop<A, P>,
+    port: PortId,
+    pool: &mut impl FrameAlloc<P>,
+    clock: Clock,
+    time: Duration,
+) -> f64 {
+    let mut wire = Wire::new(4 * BURST);
+    let (mut good, mut start) = (0, clock.now());
+    // The first half warms up.
+    for half in 1..=2 {
+        let until = start + time.as_nanos() as u64 / 2;
+        while clock.now() < until {
+            let now = clock.now();
+            tester.send(&mut wire, pool, now);
+            tester.receive(port, &mut wire, now);
+        }
+        if half == 1 {
+            (good, start) = (tester.good(), clock.now());
+        }
+    }
+    (tester.good() - good) as f64 * 1e3 / clock.now().saturating_sub(start).max(1) as f64
 }
 
 fn turn_until<A: Ip, P: Packet, R: RxQueue<P>, T: TxQueue<P>>(
