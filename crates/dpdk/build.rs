@@ -32,6 +32,9 @@ fn build() -> Result<(), String> {
     let mut flags: Vec<String> = vec!["-include".into(), "rte_config.h".into(), "-march=x86-64-v3".into()];
     flags.extend(dpdk.include_paths.iter().map(|path| format!("-I{}", path.display())));
     compile(&flags)?;
+    if std::env::var_os("CARGO_FEATURE_PEERS").is_some() {
+        peers(&flags)?;
+    }
     bind(&flags)
 }
 
@@ -45,6 +48,21 @@ fn compile(flags: &[String]) -> Result<(), String> {
         shim.flag(flag);
     }
     shim.try_compile("linerate_dpdk_shim").map_err(|error| format!("the C shim does not compile: {error}"))
+}
+
+/// Compiles the shim of the lookup libraries that `linerate bench fib` measures beside ours.
+fn peers(flags: &[String]) -> Result<(), String> {
+    println!("cargo::rerun-if-changed=peers_shim.c");
+    let mut shim = cc::Build::new();
+    shim.file("peers_shim.c").opt_level(3).warnings(true).flag("-Wno-deprecated-declarations");
+    for flag in flags {
+        shim.flag(flag);
+    }
+    shim.try_compile("linerate_peers_shim").map_err(|error| format!("the C shim does not compile: {error}"))?;
+    for lib in ["rte_fib", "rte_rib"] {
+        println!("cargo::rustc-link-lib=dylib={lib}");
+    }
+    Ok(())
 }
 
 /// Generates `bindings.rs` for the functions and types that this crate uses, and nothing else.

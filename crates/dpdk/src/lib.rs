@@ -9,9 +9,6 @@
 
 #![allow(unsafe_code, reason = "the crate exists to contain it")]
 
-#[cfg(feature = "peers")]
-pub mod peers;
-
 mod args;
 mod eal;
 mod errno;
@@ -20,6 +17,8 @@ mod life;
 mod log;
 mod mbuf;
 mod memory;
+#[cfg(feature = "peers")]
+pub mod peers;
 mod pool;
 mod port;
 mod tsc;

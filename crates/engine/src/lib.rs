@@ -2,6 +2,8 @@
 //!
 //! * [`desired`] is what an instance is told to be.
 //! * [`workers`] is the data path's machinery: threads that poll queues and run graphs, on any kind of packet.
+//! * [`instance`] is a whole data plane: DPDK, ports, workers and control from start to stop. `control`, `demo` and
+//!   `bench` use it; a program in the same process gets the other ends of its `ring:` ports.
 //! * [`graphs`] puts the nodes of each product together, one readable file per product.
 //!
 //! Nothing here parses configuration or serves an API: `control` does.
@@ -11,4 +13,5 @@
 pub mod clock;
 pub mod desired;
 pub mod graphs;
+pub mod instance;
 pub mod workers;

@@ -74,6 +74,7 @@ fn a_running_worker_never_allocates() {
         idle: IdleSpec::Sleep { max_microseconds: 50 },
         graph: graphs::io::graph(&[1, 0]).unwrap(),
         alloc: Box::new(HeapAlloc::with_limit(0)),
+        on_tick: None,
         rx: rx.next().unwrap(),
         tx: tx.next().unwrap().into_iter().map(|t| (1, Box::new(Send(t, sent.clone())) as _)).collect(),
     };

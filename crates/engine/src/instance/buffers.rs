@@ -5,7 +5,7 @@ use linerate_pipeline::BURST;
 use crate::desired::{Desired, MemorySpec};
 
 /// Packets that each worker's neighbour queues may hold.
-pub const HELD_PER_WORKER: u32 = 1024;
+pub(super) const HELD_PER_WORKER: u32 = 1024;
 
 /// Buffers that a worker may have in hand or in its cache of the pool: bursts on their way through the graph, and one
 /// and a half times a cache of 256.
@@ -25,11 +25,11 @@ const USABLE: (u64, u64) = (15, 16);
 
 /// What an instance needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Need {
+pub(super) struct Need {
     /// Packet buffers in the pool of each NUMA node.
-    pub buffers: u32,
+    pub(super) buffers: u32,
     /// MiB of DPDK memory for one pool and all queues.
-    pub mib: u32,
+    pub(super) mib: u32,
 }
 
 /// Memory too small.
@@ -49,7 +49,7 @@ pub struct TooLittle {
 
 /// Computes the need and compares it with the memory that is configured. `ring_capacity` is that of each ring between
 /// two workers, `rings` their number.
-pub fn need(desired: &Desired, rings: usize, ring_capacity: usize) -> Result<Need, TooLittle> {
+pub(super) fn need(desired: &Desired, rings: usize, ring_capacity: usize) -> Result<Need, TooLittle> {
     let dpdk = &desired.dpdk;
     let workers = desired.workers.len() as u32;
     let queues: u32 = desired.ports.iter().map(|p| u32::from(p.rx_queues) + workers).sum();

@@ -75,7 +75,9 @@ pub enum CheckError {
         online: CpuList,
     },
     /// Taken away by taskset, a cgroup or a container.
-    #[error("{who} shall run on CPU {cpu}, but this process may use CPUs {allowed} only (taskset, cgroup or container)")]
+    #[error(
+        "{who} shall run on CPU {cpu}, but this process may use CPUs {allowed} only (taskset, cgroup or container)"
+    )]
     CpuNotAllowed {
         /// The worker, or control.
         who: String,
@@ -277,7 +279,10 @@ pub(super) mod tests {
                 |d| d.ports[0].queue_workers = vec![2],
                 "port `a`: there is no worker 2: workers are counted from 0 to 1",
             ),
-            (|d| d.ports[0].spread = vec![0, 3], "port `a`: there is no worker 3: workers are counted from 0 to 1"),
+            (
+                |d| d.ports[0].spread = vec![0, 3],
+                "port `a`: there is no worker 3: workers are counted from 0 to 1",
+            ),
             (
                 |d| d.ports[0].device = "ring:".into(),
                 "port `a`: `ring:` is not a ring: expected ring:NAME with 1 to 20 letters, digits or `_`",

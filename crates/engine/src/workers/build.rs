@@ -79,6 +79,7 @@ pub(super) fn start<P: Packet>(
                 counters,
                 cycles: common.clock.reader(),
             },
+            on_tick: setup.on_tick,
             rx,
             arrivals: Arrivals::new(),
             spread: rings.spread,

@@ -32,7 +32,7 @@ use linerate_pipeline::counters::NodeCounters;
 use linerate_pipeline::graph::GraphDescription;
 use linerate_pipeline::io::TxQueue;
 use linerate_pipeline::trace::Hop;
-use linerate_pipeline::{Graph, Packet, PacketAlloc, PortId, WorkerCounters};
+use linerate_pipeline::{Cx, Graph, Packet, PacketAlloc, PortId, WorkerCounters};
 use linerate_tables::qsbr::Domain;
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -56,12 +56,18 @@ pub struct WorkerSetup<P: Packet> {
     pub graph: Graph<P>,
     /// Where its new packets come from.
     pub alloc: Box<dyn PacketAlloc<P> + Send>,
+    /// What it does on each tick (about every millisecond) besides its nodes' timers; `None`: nothing. As nodes, it must
+    /// not block or allocate.
+    pub on_tick: Option<OnTick<P>>,
     /// Its receive queues.
     pub rx: Vec<RxSlot<P>>,
     /// Its own transmit queues. For ports that other workers have a queue of, but this one has not, packets are
     /// handed over through a ring.
     pub tx: Vec<(PortId, Box<dyn TxQueue<P>>)>,
 }
+
+/// What a worker does on each tick, for instance send packets that control asks for.
+pub type OnTick<P> = Box<dyn FnMut(&mut Cx<'_, P>) + Send>;
 
 /// What happens on a worker's thread before and after its loop (registration with DPDK): the result is dropped on the
 /// same thread when the worker has ended. The argument is the worker's id.

@@ -16,6 +16,7 @@ use linerate_tables::qsbr;
 use linerate_wire::flow;
 use rtrb::{Consumer, Producer};
 
+use super::OnTick;
 use super::command::{Arrival, Arrivals, Command, Report, Stop, Transfer};
 use super::idle::{self, Idle, Rest};
 use super::ring::{Giver, Taker, Watch};
@@ -73,6 +74,7 @@ pub(super) struct Worker<P: Packet> {
     pub(super) id: usize,
     pub(super) clock: Clock,
     pub(super) pass: Pass<P>,
+    pub(super) on_tick: Option<OnTick<P>>,
     pub(super) rx: Vec<RxSlot<P>>,
     pub(super) arrivals: Arrivals<P>,
     /// By worker: rings out for packets that are to be processed there.
@@ -128,7 +130,7 @@ impl<P: Packet> Pass<P> {
         self.graph.run(&mut cx, batch);
     }
 
-    fn tick(&mut self, now: u64) {
+    fn tick(&mut self, now: u64, also: Option<&mut OnTick<P>>) {
         let mut cx = Cx {
             now,
             cycles: self.cycles,
@@ -137,6 +139,9 @@ impl<P: Packet> Pass<P> {
             tx: &mut self.tx,
         };
         self.graph.tick(&mut cx);
+        if let Some(also) = also {
+            also(&mut cx);
+        }
         self.tx.flush(&self.counters);
     }
 }
@@ -160,7 +165,7 @@ impl<P: Packet> Worker<P> {
             reader.quiescent();
             if now >= self.state.next_tick {
                 self.state.next_tick = now + TICK;
-                self.pass.tick(now);
+                self.pass.tick(now, self.on_tick.as_mut());
                 self.collect_trace();
             }
             if !self.arrivals.is_empty() {

@@ -141,6 +141,7 @@ impl Shape {
             idle: self.idle,
             graph: graph(w),
             alloc: Box::new(HeapAlloc::default()),
+            on_tick: None,
             rx: (0..self.queues)
                 .filter(|q| usize::from(*q) % self.workers == w)
                 .map(|q| RxSlot {

@@ -1,0 +1,173 @@
+//! The router of an instance: desired state in its own terms, and the rounds of its control logic.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use linerate_dpdk::Mbuf;
+use linerate_pipeline::{IfIndex, Interface, PortId};
+use linerate_router::neighbor::NeighborOptions;
+use linerate_router::{Path, RouteAction, RouterConfig, RouterError, StaticNeighbor};
+use linerate_tables::fib::ip4::Ip4Fib;
+use linerate_tables::fib::ip6::Ip6Fib;
+use linerate_tables::qsbr::Domain;
+
+use super::error::StartError;
+use super::ports::PortState;
+use crate::desired::{self, Desired};
+use crate::graphs::router::{RouterGraph, RouterLine, RouterParts, graph};
+
+/// The router of an instance, control half.
+pub type Router = linerate_router::Router<Ip4Fib, Ip6Fib>;
+
+/// The router and its lines to the workers.
+pub(super) struct RouterHalf {
+    pub(super) router: Router,
+    lines: Vec<RouterLine>,
+    /// Administrative state of each interface: the router wants it combined with the link's.
+    admin_up: Vec<bool>,
+    next_prober: usize,
+    probes_lost: u64,
+}
+
+impl RouterHalf {
+    /// A router that is as desired. Nothing reads its tables yet, so loading them is fast.
+    pub(super) fn new(
+        desired: &Desired,
+        ports: &[PortState],
+        domain: Domain,
+        now: u64,
+    ) -> Result<Self, StartError> {
+        let fib4 = Ip4Fib::new(&domain).map_err(RouterError::from)?;
+        let fib6 = Ip6Fib::new(&domain).map_err(RouterError::from)?;
+        let mut router = Router::new(domain, fib4, fib6, NeighborOptions::default())?;
+        router.apply(now, config(desired, ports)?)?;
+        Ok(RouterHalf {
+            router,
+            lines: Vec::new(),
+            admin_up: desired.interfaces.iter().map(|i| i.up).collect(),
+            next_prober: 0,
+            probes_lost: 0,
+        })
+    }
+
+    /// The graph of one more worker.
+    pub(super) fn graph(&mut self, desired: &Desired, seed: u64) -> Result<RouterGraphParts, StartError> {
+        let parts = RouterParts {
+            plane: self.router.plane(),
+            seed,
+            icmp_errors_per_second: desired.icmp_errors_per_second,
+        };
+        let RouterGraph { graph, on_tick, line } = graph::<Mbuf, _, _>(&parts)?;
+        self.lines.push(line);
+        Ok((graph, on_tick))
+    }
+
+    /// One round: events in, timers, probes out. Returns whether there was anything to do.
+    pub(super) fn round(&mut self, now: u64) -> bool {
+        let mut any = false;
+        for line in &mut self.lines {
+            for event in line.events() {
+                any = true;
+                self.router.event(now, event);
+            }
+        }
+        self.router.tick(now);
+        for probe in self.router.probes() {
+            any = true;
+            let line = self.next_prober % self.lines.len().max(1);
+            self.next_prober = line + 1;
+            let taken = self.lines.get_mut(line).is_some_and(|l| l.probe(probe));
+            self.probes_lost += u64::from(!taken);
+        }
+        any
+    }
+
+    /// A port's link went up or down: so do its interfaces.
+    pub(super) fn set_link(&mut self, now: u64, port: PortId, up: bool) {
+        let of = self.router.interfaces().iter().filter(|(_, i)| i.port == port).map(|(i, _)| i);
+        for index in of.collect::<Vec<IfIndex>>() {
+            let admin = self.admin_up.get(usize::from(index)).copied().unwrap_or(true);
+            // An interface that exists can always change state; what is full stays full.
+            let _ = self.router.set_link(now, index, up && admin);
+        }
+    }
+
+    /// Events that workers could not deliver and probes that they could not take: neighbour resolution asks again.
+    pub(super) fn lost(&self) -> u64 {
+        self.lines.iter().map(RouterLine::lost).sum::<u64>() + self.probes_lost
+    }
+}
+
+/// A worker's graph and what it does on each tick.
+pub(super) type RouterGraphParts = (linerate_pipeline::Graph<Mbuf>, crate::workers::OnTick<Mbuf>);
+
+/// The desired state in the router's terms: names become indices.
+fn config(desired: &Desired, ports: &[PortState]) -> Result<RouterConfig, StartError> {
+    let index = |name: &str| {
+        let at = desired.interfaces.iter().position(|i| i.name == name);
+        at.map(|i| i as IfIndex).ok_or_else(|| StartError::NoInterface(name.into()))
+    };
+    let mut interfaces = Vec::new();
+    for (at, spec) in desired.interfaces.iter().enumerate() {
+        let port = ports.iter().position(|p| p.name() == spec.port);
+        let port =
+            port.ok_or_else(|| StartError::NoPort { interface: spec.name.clone(), port: spec.port.clone() })?;
+        let state = &ports[port];
+        let (mac, mtu) = (spec.mac.unwrap_or(state.mac()), spec.mtu.unwrap_or(state.mtu()));
+        state.accept(mac);
+        let interface = Interface {
+            vlan: spec.vlan,
+            inner_vlan: spec.inner_vlan,
+            up: spec.up && state.is_up(),
+            ..Interface::new(&spec.name, port as PortId, mac, mtu, &spec.addresses)
+        };
+        interfaces.push((at as IfIndex, interface));
+    }
+    let neighbors = desired
+        .neighbors
+        .iter()
+        .map(|n| Ok(StaticNeighbor { interface: index(&n.interface)?, address: n.address, mac: n.mac }))
+        .collect::<Result<_, StartError>>()?;
+    // Routes of a table share their actions: each is translated once.
+    let mut known: HashMap<*const desired::RouteAction, Arc<RouteAction>> = HashMap::new();
+    let mut routes = Vec::with_capacity(desired.routes.len());
+    for route in &desired.routes {
+        let action = match known.get(&Arc::as_ptr(&route.action)) {
+            Some(action) => action.clone(),
+            None => {
+                let action = Arc::new(translate(&route.action, index)?);
+                known.insert(Arc::as_ptr(&route.action), action.clone());
+                action
+            }
+        };
+        routes.push((route.prefix, action));
+    }
+    Ok(RouterConfig { interfaces, routes, neighbors })
+}
+
+fn translate(
+    action: &desired::RouteAction,
+    index: impl Fn(&str) -> Result<IfIndex, StartError>,
+) -> Result<RouteAction, StartError> {
+    Ok(match action {
+        desired::RouteAction::Blackhole => RouteAction::Blackhole,
+        desired::RouteAction::Prohibit => RouteAction::Prohibit,
+        desired::RouteAction::Unreachable => RouteAction::Unreachable,
+        desired::RouteAction::Forward(paths) => RouteAction::Forward(
+            paths
+                .iter()
+                .map(|p| {
+                    let interface = p.interface.as_deref().map(&index).transpose()?;
+                    Ok(Path { gateway: p.gateway, interface, weight: p.weight })
+                })
+                .collect::<Result<_, StartError>>()?,
+        ),
+    })
+}
+
+/// Seed of the flow hash: differs between routers by their MAC addresses, and is the same after a restart.
+pub(super) fn seed(ports: &[PortState]) -> u64 {
+    ports.iter().flat_map(PortState::mac).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
