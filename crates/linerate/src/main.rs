@@ -1,30 +1,45 @@
-//! The binary.
+//! The `linerate` command: one module per subcommand below [`cmd`]; what they have in common is in [`client`] and [`exit`].
+
+#![forbid(unsafe_code)]
 
 mod bench;
+mod client;
+mod cmd;
 mod demo;
+mod exit;
 mod host;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// A carrier-class software data plane.
-#[derive(Parser)]
-#[command(version)]
+/// A carrier-class software data plane: router and tester on DPDK.
+#[derive(Parser, Debug)]
+#[command(name = "linerate", version, max_term_width = 110, after_help = exit::HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Subcommand)]
+#[derive(Subcommand, Debug)]
 enum Command {
-    /// Micro-benchmarks of linerate's own structures
+    /// Check a configuration without touching a device
+    Check(cmd::check::CheckArgs),
+    /// Run the data plane in the foreground until SIGTERM or SIGINT
+    Run(cmd::run::RunArgs),
+    /// Look at a running instance
+    Show(cmd::show::ShowArgs),
+    /// Follow a few packets of a running instance through its graph
+    Trace(cmd::trace::TraceArgs),
+    /// Change receive queues of a running instance
+    Queue(cmd::queue::QueueArgs),
+    Demo(demo::DemoArgs),
+    /// Measure linerate's own structures and graphs, next to their peers in the same run
     #[command(subcommand)]
     Bench(Bench),
-    Demo(demo::DemoArgs),
 }
 
-#[derive(Subcommand)]
+#[derive(Subcommand, Debug)]
 enum Bench {
     /// Longest-prefix match, against Poptrie and DPDK's FIBs
     Fib(bench::fib::FibBenchArgs),
@@ -32,10 +47,15 @@ enum Bench {
     Forward(bench::forward::ForwardBenchArgs),
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    match Cli::parse().command {
-        Command::Bench(Bench::Fib(args)) => bench::fib::run(args).map(|()| ExitCode::SUCCESS),
-        Command::Bench(Bench::Forward(args)) => bench::forward::run(args).map(|()| ExitCode::SUCCESS),
-        Command::Demo(args) => demo::run(&args),
-    }
+fn main() -> ExitCode {
+    exit::code(match Cli::parse().command {
+        Command::Check(args) => cmd::check::run(&args),
+        Command::Run(args) => cmd::run::run(&args),
+        Command::Show(args) => cmd::show::run(&args),
+        Command::Trace(args) => cmd::trace::run(&args),
+        Command::Queue(args) => cmd::queue::run(&args),
+        Command::Demo(args) => demo::run(&args).map_err(exit::Failure::from),
+        Command::Bench(Bench::Fib(args)) => bench::fib::run(args).map_err(exit::Failure::from),
+        Command::Bench(Bench::Forward(args)) => bench::forward::run(args).map_err(exit::Failure::from),
+    })
 }

@@ -17,11 +17,10 @@ mod tables;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use linerate_dpdk::{Eal, Pool, PoolConfig};
 use linerate_engine::desired::IdleSpec;
@@ -75,7 +74,7 @@ pub(crate) struct DemoArgs {
 }
 
 /// Runs the demo.
-pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     let start = Instant::now();
     let mut progress = Progress::new();
     let schedule = |one_cpu| Schedule {
@@ -184,7 +183,7 @@ fn finish(
     schedule: &Schedule,
     cpus: &cpus::Placement,
     eal: &Eal,
-) -> Result<ExitCode> {
+) -> Result<()> {
     let mut results = Results::default();
     crate::host::describe(&mut results);
     results.host("DPDK", eal.version());
@@ -228,7 +227,10 @@ fn finish(
         writeln!(out, "{}", report::text(outcome))?;
         writeln!(out, "Report: {} and {}", args.report.display(), json_path.display())?;
     }
-    Ok(if outcome.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if !outcome.passed() {
+        bail!("the demo failed: {}", outcome.verdict());
+    }
+    Ok(())
 }
 
 /// Tells on standard error what is going on.

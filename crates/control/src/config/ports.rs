@@ -1,0 +1,155 @@
+//! `[[port]]`: DPDK devices, their queues and which workers serve them.
+
+use linerate_engine::desired::PortSpec;
+use linerate_pipeline::counters::MAX_PORTS;
+
+use super::decode::{At, Item, Section, Source};
+use super::workers::Worker;
+
+const MTU: std::ops::RangeInclusive<u16> = 68..=9216;
+
+pub(super) struct Port {
+    pub(super) spec: PortSpec,
+    pub(super) name: Option<At<String>>,
+    device: Option<At<String>>,
+}
+
+pub(super) fn read(sections: Vec<Section<'_>>, source: &Source<'_>, workers: &[Worker]) -> Vec<Port> {
+    if sections.is_empty() {
+        source.problem(0, "port", "there is no port: expected at least one [[port]] with `name` and `device`");
+    }
+    if let Some(s) = sections.get(MAX_PORTS) {
+        source.problem(s.at, &s.key, format!("expected at most {MAX_PORTS} ports, the most this DPDK can drive"));
+    }
+    let mut ports: Vec<Port> = Vec::new();
+    for section in sections {
+        let port = one(section, source, workers.len());
+        let same = |a: &Option<At<String>>, b: &Option<At<String>>, by: fn(&str) -> String| match (a, b) {
+            (Some(a), Some(b)) => by(&a.value) == by(&b.value),
+            _ => false,
+        };
+        for other in &ports {
+            let Some(first) = &other.name else { continue };
+            let first = format!("port \"{}\" (line {})", first.value, source.line(first.at));
+            if same(&port.name, &other.name, str::to_owned) {
+                port.name.iter().for_each(|n| n.problem(source, format!("the name of {first} again: expected another")));
+            }
+            if same(&port.device, &other.device, device_name) {
+                let message = format!("the device of {first} again: expected another device");
+                port.device.iter().for_each(|d| d.problem(source, message.clone()));
+            } else if same(&port.device, &other.device, |d| linux_interface(d).unwrap_or_default().to_owned())
+                && port.device.as_ref().is_some_and(|d| linux_interface(&d.value).is_some())
+            {
+                let message = format!("the Linux interface of {first} again: expected another `iface=`");
+                port.device.iter().for_each(|d| d.problem(source, message.clone()));
+            }
+        }
+        ports.push(port);
+    }
+    ports
+}
+
+fn one(mut s: Section<'_>, source: &Source<'_>, workers: usize) -> Port {
+    let name = super::name(&mut s, 31);
+    let device = s.need("device", DEVICE).and_then(|i| device(&i));
+    let queues = s.take("rx_queues").and_then(|i| i.number(1..=128u16, "a number of queues"));
+    let queue_workers = s.take("workers").map(|i| worker_list(&i, workers));
+    let spread = s.take("spread").map(|i| worker_list(&i, workers)).unwrap_or_default();
+    let repeated = spread.iter().enumerate().find(|(i, w)| spread[..*i].iter().any(|o| o.value == w.value));
+    if let Some((_, again)) = repeated {
+        again.problem(source, format!("worker {} is in the list twice: expected each worker once", again.value));
+    }
+    if let (Some(queues), Some(list)) = (&queues, &queue_workers)
+        && list.len() != usize::from(queues.value)
+    {
+        let n = list.len();
+        let what = format!("{} receive queues, but `workers` names {n}: expected one worker per queue", queues.value);
+        queues.problem(source, what);
+    }
+    let descriptors = s.take("descriptors").map_or((1024, 1024), |i| descriptors(&i));
+    let mtu = s.number("mtu", MTU, "an MTU", 1500);
+    let promiscuous = s.flag("promiscuous", false);
+    s.finish();
+    let queue_workers: Vec<usize> = queue_workers.unwrap_or_default().into_iter().map(|w| w.value).collect();
+    let rx_queues = queues.map_or(queue_workers.len().clamp(1, 128) as u16, |q| q.value);
+    let text = |t: &Option<At<String>>| t.as_ref().map(|t| t.value.clone()).unwrap_or_default();
+    let spec = PortSpec {
+        name: text(&name),
+        device: text(&device),
+        rx_queues,
+        queue_workers,
+        spread: spread.into_iter().map(|w| w.value).collect(),
+        rx_descriptors: descriptors.0,
+        tx_descriptors: descriptors.1,
+        mtu,
+        promiscuous,
+    };
+    Port { spec, name, device }
+}
+
+const DEVICE: &str = "a PCI address such as 0000:01:00.0, or a virtual device such as net_af_packet0,iface=eth0";
+
+fn device(item: &Item<'_>) -> Option<At<String>> {
+    let device = item.string(DEVICE)?;
+    let id = device.value.split(',').next().unwrap_or_default();
+    let virtual_device = id.strip_prefix("net_").is_some_and(|rest| {
+        !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    });
+    if pci_address(id).is_none() && !virtual_device || device.value.chars().any(char::is_whitespace) {
+        item.expected(DEVICE);
+        return None;
+    }
+    Some(device)
+}
+
+/// Whether a device string is a PCI device's.
+pub(super) fn is_pci(device: &str) -> bool {
+    device.split(',').next().and_then(pci_address).is_some()
+}
+
+/// `0000:01:00.0`, with or without the domain, as one normal form.
+fn pci_address(id: &str) -> Option<String> {
+    let hex = |s: &str, n: usize| (s.len() == n).then(|| u32::from_str_radix(s, 16).ok()).flatten();
+    let (rest, function) = id.split_once('.')?;
+    let parts: Vec<&str> = rest.split(':').collect();
+    let (domain, bus, slot) = match parts[..] {
+        [bus, slot] => ("0000", bus, slot),
+        [domain, bus, slot] => (domain, bus, slot),
+        _ => return None,
+    };
+    let (domain, bus, slot, function) = (hex(domain, 4)?, hex(bus, 2)?, hex(slot, 2)?, hex(function, 1)?);
+    Some(format!("{domain:04x}:{bus:02x}:{slot:02x}.{function}"))
+}
+
+/// What makes a device the same device, whatever its arguments.
+fn device_name(device: &str) -> String {
+    let id = device.split(',').next().unwrap_or_default();
+    pci_address(id).unwrap_or_else(|| id.to_owned())
+}
+
+/// The Linux interface that AF_PACKET and AF_XDP devices take.
+fn linux_interface(device: &str) -> Option<&str> {
+    let takes = device.starts_with("net_af_packet") || device.starts_with("net_af_xdp");
+    device.split(',').skip(1).find_map(|a| a.strip_prefix("iface=")).filter(|_| takes)
+}
+
+fn worker_list(item: &Item<'_>, workers: usize) -> Vec<At<usize>> {
+    let what = "a list of worker positions such as [0, 1]";
+    let list = item.list(what).unwrap_or_default();
+    let Some(last) = workers.checked_sub(1) else { return Vec::new() };
+    list.iter().filter_map(|i| i.number(0..=last, "a worker's position, counted from 0,")).collect()
+}
+
+/// One number for both directions, or `{ rx = …, tx = … }`.
+fn descriptors(item: &Item<'_>) -> (u16, u16) {
+    const RANGE: std::ops::RangeInclusive<u16> = 32..=32768;
+    const WHAT: &str = "a number of descriptors";
+    const DEFAULT: u16 = 1024;
+    if item.is_table() {
+        let Some(mut s) = item.section("") else { return (DEFAULT, DEFAULT) };
+        let both = (s.number("rx", RANGE, WHAT, DEFAULT), s.number("tx", RANGE, WHAT, DEFAULT));
+        s.finish();
+        return both;
+    }
+    item.number(RANGE, WHAT).map_or((DEFAULT, DEFAULT), |n| (n.value, n.value))
+}

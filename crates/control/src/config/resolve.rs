@@ -1,0 +1,145 @@
+//! Whether gateways lead somewhere: to a connected network, directly or through other static routes.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use linerate_engine::desired::{Path, RouteAction};
+
+use super::interfaces::{Interface, is_link_local};
+
+/// How many static routes a gateway may be resolved through.
+const MAX_DEPTH: usize = 4;
+
+/// Most paths of one route.
+pub(super) const MAX_PATHS: usize = 64;
+
+/// Interfaces, their networks and the static routes that gateways may resolve through.
+pub(super) struct Network<'a> {
+    interfaces: &'a [Interface],
+    /// Connected networks, the longest prefix first, else in configuration order.
+    connected: Vec<(IpNet, &'a str)>,
+    /// Static routes that forward, or do not (`None`), by prefix.
+    routes: BTreeMap<IpNet, Option<Vec<Hop>>>,
+}
+
+/// A path as configured.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Hop {
+    pub(super) gateway: Option<IpAddr>,
+    pub(super) interface: Option<String>,
+    pub(super) weight: u16,
+}
+
+impl<'a> Network<'a> {
+    pub(super) fn new(interfaces: &'a [Interface]) -> Self {
+        let of = |i: &'a Interface| i.spec.addresses.iter().map(|a| (a.trunc(), i.spec.name.as_str()));
+        let mut connected: Vec<_> = interfaces.iter().flat_map(of).collect();
+        connected.sort_by_key(|(net, _)| std::cmp::Reverse(net.prefix_len()));
+        Network { interfaces, connected, routes: BTreeMap::new() }
+    }
+
+    /// Lets gateways be resolved through a static route.
+    pub(super) fn add_route(&mut self, prefix: IpNet, hops: Option<Vec<Hop>>) {
+        self.routes.insert(prefix, hops);
+    }
+
+    pub(super) fn interface(&self, name: &str) -> Option<&'a Interface> {
+        self.interfaces.iter().find(|i| i.spec.name == name)
+    }
+
+    pub(super) fn interface_names(&self) -> impl Iterator<Item = &'a str> {
+        self.interfaces.iter().map(|i| i.spec.name.as_str())
+    }
+
+    /// Whether an address is one of the router's own.
+    pub(super) fn is_own(&self, address: IpAddr) -> bool {
+        self.interfaces.iter().any(|i| i.spec.addresses.iter().any(|a| a.addr() == address))
+    }
+
+    /// Whether a network is connected.
+    pub(super) fn is_connected(&self, prefix: IpNet) -> bool {
+        self.connected.iter().any(|(net, _)| *net == prefix)
+    }
+
+    /// Whether an address is in one of an interface's networks.
+    pub(super) fn on_link(&self, address: IpAddr, interface: &str) -> bool {
+        self.connected.iter().any(|(net, name)| *name == interface && net.contains(&address))
+    }
+
+    /// An interface's networks for a message.
+    pub(super) fn networks_of(&self, interface: &str) -> String {
+        list(self.connected.iter().filter(|(_, name)| *name == interface).map(|(net, _)| *net))
+    }
+
+    /// The action of a route with these hops, once each gateway is known to lead somewhere: to a neighbour on a
+    /// connected network, directly or through other static routes. The router follows those itself, and again whenever
+    /// one of them changes. The error is what was found and what was expected.
+    pub(super) fn resolve(&self, hops: &[Hop]) -> Result<RouteAction, String> {
+        hops.iter().try_for_each(|hop| self.one(hop, &mut Vec::new()))?;
+        let path = |h: &Hop| Path { gateway: h.gateway, interface: h.interface.clone(), weight: h.weight };
+        Ok(RouteAction::Forward(hops.iter().map(path).collect()))
+    }
+
+    fn one(&self, hop: &Hop, via: &mut Vec<IpNet>) -> Result<(), String> {
+        let Some(gateway) = hop.gateway else { return Ok(()) };
+        if self.is_own(gateway) {
+            return Err(format!("the gateway {gateway} is this router's own address: expected a neighbour's"));
+        }
+        if hop.interface.is_some() {
+            return Ok(());
+        }
+        if is_link_local(gateway) {
+            return Err(format!("the gateway {gateway} is link-local: expected {{ gateway, interface }}"));
+        }
+        if let Some((net, _)) = self.connected.iter().find(|(net, _)| net.contains(&gateway)) {
+            if let IpNet::V4(v4) = net
+                && v4.prefix_len() < 31
+                && (gateway == v4.network() || gateway == v4.broadcast())
+            {
+                let what = format!("the network or broadcast address of {net}");
+                return Err(format!("the gateway {gateway} is {what}: expected a host"));
+            }
+            return Ok(());
+        }
+        self.through_route(gateway, via)
+    }
+
+    /// A gateway that is on no link, through the longest static route to it. Default routes do not count: they would
+    /// make every mistyped gateway resolve.
+    fn through_route(&self, gateway: IpAddr, via: &mut Vec<IpNet>) -> Result<(), String> {
+        let most = if gateway.is_ipv4() { 32 } else { 128 };
+        let covering = (1..=most).rev().find_map(|length| {
+            let net = IpNet::new(gateway, length).ok()?.trunc();
+            self.routes.get_key_value(&net)
+        });
+        let Some((prefix, hops)) = covering else {
+            let family = |net: &IpNet| net.addr().is_ipv4() == gateway.is_ipv4();
+            let nets = list(self.connected.iter().map(|(net, _)| *net).filter(family));
+            return Err(format!("the gateway {gateway} is on no connected network: expected one in {nets}"));
+        };
+        if via.contains(prefix) {
+            let way = via.iter().map(ToString::to_string).collect::<Vec<_>>().join(" → ");
+            return Err(format!("the gateway {gateway} leads back to itself: {way} → {prefix}"));
+        }
+        if via.len() >= MAX_DEPTH {
+            return Err(format!("the gateway {gateway} needs more than {MAX_DEPTH} static routes to be resolved"));
+        }
+        let Some(hops) = hops else {
+            return Err(format!("the gateway {gateway} is discarded by the route {prefix}: expected one that forwards"));
+        };
+        via.push(*prefix);
+        hops.iter().try_for_each(|hop| self.one(hop, via))?;
+        via.pop();
+        Ok(())
+    }
+}
+
+fn list(nets: impl Iterator<Item = IpNet>) -> String {
+    let nets: Vec<String> = nets.map(|n| n.to_string()).collect();
+    match nets.len() {
+        0 => "a network of an [[interface]], and there is none".into(),
+        n if n > 8 => format!("{} …", nets[..8].join(", ")),
+        _ => nets.join(", "),
+    }
+}

@@ -1,0 +1,226 @@
+//! An instance for tests of views and API: two workers, two ports, a small graph, a few routes.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+
+use ipnet::IpNet;
+use linerate_pipeline::counters::NodeCounters;
+use linerate_pipeline::graph::{ExitDescription, GraphDescription, NodeDescription, Target};
+use linerate_pipeline::trace::Hop;
+use linerate_pipeline::{DropReason, PortId, WorkerCounters};
+
+use crate::dataplane::{Dataplane, Moved, PortView, QueueView, Refused, WorkerView};
+use crate::show::fib::Fib;
+use crate::show::interfaces::Interface;
+use crate::show::neighbors::Neighbor;
+use crate::show::routes::{Path, Route};
+
+pub(crate) struct Fake {
+    pub(crate) workers: Vec<WorkerView>,
+    places: Mutex<Vec<QueueView>>,
+    pub(crate) armed: Mutex<Vec<(u32, Option<PortId>)>>,
+    hops: Mutex<Vec<(usize, Hop)>>,
+}
+
+impl Fake {
+    pub(crate) fn new() -> Arc<Self> {
+        let exit = |name, leads_to| ExitDescription { name, leads_to };
+        let description = Arc::new(GraphDescription {
+            nodes: vec![
+                NodeDescription {
+                    name: "eth_input",
+                    exits: vec![
+                        exit("ip4", Target::Node("ip4_input")),
+                        exit("too_short", Target::Drop(DropReason::EthTooShort)),
+                    ],
+                },
+                NodeDescription {
+                    name: "ip4_input",
+                    exits: vec![
+                        exit("eth_input", Target::Node("eth_input")),
+                        exit("bad_checksum", Target::Drop(DropReason::Ip4BadChecksum)),
+                        exit("no_route", Target::Drop(DropReason::NoRoute)),
+                    ],
+                },
+            ],
+        });
+        let worker = |id: u64| {
+            let counters = WorkerCounters::new();
+            counters.loops.add(1000);
+            counters.cycles.add(10_000_000);
+            counters.busy_cycles.add(2_500_000 * (id + 1));
+            counters.longest_loop.set(4_200);
+            let wan = counters.port(0);
+            wan.received.add(1_000_000 * (id + 1));
+            wan.rx_bytes.add(60_000_000 * (id + 1));
+            wan.sent.add(999_000 * (id + 1));
+            wan.tx_packets.add(5);
+            wan.tx_bytes.add(300);
+            counters.dropped(0, DropReason::NoRoute, 900 * (id + 1));
+            counters.dropped(0, DropReason::Ip4BadChecksum, 100 * (id + 1));
+            counters.port(1).tx_packets.add(999_000 * (id + 1));
+            counters.port(1).tx_bytes.add(59_940_000 * (id + 1));
+            let nodes: Arc<[NodeCounters]> = (0..2).map(|_| NodeCounters::default()).collect();
+            nodes[0].packets.add(1_000_000);
+            nodes[0].batches.add(20_000);
+            nodes[0].cycles.add(12_300_000);
+            WorkerView {
+                cpu: Some(1 + id as usize),
+                thread: 4000 + id as u32,
+                counters,
+                nodes,
+                description: description.clone(),
+            }
+        };
+        let queue = |port, queue, worker, packets| QueueView { port, queue, worker, packets };
+        let hop = |packet, time, node, exit, text: &str| Hop {
+            packet,
+            time,
+            node,
+            exit,
+            text: arrayvec::ArrayString::from(text).unwrap_or_default(),
+        };
+        Arc::new(Fake {
+            workers: vec![worker(0), worker(1)],
+            places: Mutex::new(vec![queue(1, 0, 1, 0), queue(0, 1, 1, 2_000_000), queue(0, 0, 0, 1_000_000)]),
+            armed: Mutex::default(),
+            hops: Mutex::new(vec![
+                (0, hop(7, 100_000, 0, 0, "wan 02:00:00:00:00:01 > 02:00:00:00:00:02")),
+                (0, hop(7, 100_450, 1, 2, "198.18.0.9 > 10.9.9.9 ttl 64")),
+                (1, hop(3, 90_000, 0, 1, "")),
+            ]),
+        })
+    }
+
+    fn routes() -> Vec<Route> {
+        let net = |text: &str| -> IpNet { text.parse().unwrap() };
+        let path = |gateway: Option<&str>, interface: &str, weight| Path {
+            gateway: gateway.map(|g| g.parse().unwrap()),
+            interface: Some(interface.into()),
+            weight,
+        };
+        let route = |prefix, source: &str, action: &str, paths| Route {
+            prefix: net(prefix),
+            source: source.into(),
+            action: action.into(),
+            paths,
+        };
+        vec![
+            route("0.0.0.0/0", "static", "forward", vec![path(Some("198.18.0.2"), "wan0", 1)]),
+            route("10.0.0.0/8", "static", "blackhole", vec![]),
+            route("10.0.0.0/24", "connected", "forward", vec![path(None, "lan0", 1)]),
+            route(
+                "10.9.0.0/16",
+                "static",
+                "forward",
+                vec![path(Some("198.18.0.2"), "wan0", 3), path(Some("198.18.0.3"), "wan0", 1)],
+            ),
+            route("2001:db8:9::/48", "static", "forward", vec![path(Some("fe80::1"), "wan0", 1)]),
+        ]
+    }
+}
+
+impl Dataplane for Fake {
+    fn clock_hz(&self) -> u64 {
+        2_000_000_000
+    }
+
+    fn workers(&self) -> Vec<WorkerView> {
+        self.workers.clone()
+    }
+
+    fn ports(&self) -> Vec<PortView> {
+        let port = |name: &str, device: &str, up| PortView {
+            name: name.into(),
+            device: device.into(),
+            driver: "net_null".into(),
+            mac: [2, 0, 0, 0, 0, 1],
+            up,
+            speed_mbps: up.then_some(10_000),
+            mtu: 1500,
+            promiscuous: false,
+            rx_queues: 2,
+            tx_queues: 2,
+            rx_missed: 12,
+            notes: if up { Vec::new() } else { vec!["the device cannot change its MTU".into()] },
+            ..PortView::default()
+        };
+        vec![port("wan", "0000:01:00.0", true), port("lan", "net_null1,size=64", false)]
+    }
+
+    fn queues(&self) -> Vec<QueueView> {
+        self.places.lock().unwrap().clone()
+    }
+
+    fn longest_gap(&self) -> u64 {
+        12_300
+    }
+
+    fn interfaces(&self) -> Vec<Interface> {
+        let interface = |name: &str, port: &str, vlan, addresses: &[&str]| Interface {
+            name: name.into(),
+            port: port.into(),
+            vlan,
+            inner_vlan: vlan.map(|_| 7),
+            mac: "02:00:00:00:00:01".into(),
+            mtu: 1500,
+            admin_up: true,
+            link_up: vlan.is_none(),
+            addresses: addresses.iter().map(|a| (*a).into()).collect(),
+        };
+        vec![
+            interface("wan0", "wan", None, &["198.18.0.1/24", "2001:db8:f::1/64"]),
+            interface("lan0", "lan", Some(100), &["10.0.0.1/24"]),
+        ]
+    }
+
+    fn neighbors(&self) -> Vec<Neighbor> {
+        let neighbor = |address: &str, mac: Option<&str>, state: &str| Neighbor {
+            interface: "wan0".into(),
+            address: address.parse().unwrap(),
+            mac: mac.map(Into::into),
+            state: state.into(),
+        };
+        vec![
+            neighbor("2001:db8:f::2", None, "incomplete"),
+            neighbor("198.18.0.2", Some("02:00:00:00:00:99"), "static"),
+        ]
+    }
+
+    fn fibs(&self) -> Vec<Fib> {
+        let fib = |family: &str, routes, lookup_bytes| Fib {
+            family: family.into(),
+            routes,
+            lookup_bytes,
+            control_bytes: 14_400_000,
+            retired_bytes: 0,
+        };
+        vec![fib("ipv4", 901_899, 1_900_000), fib("ipv6", 160_147, 1_600_000)]
+    }
+
+    fn visit_routes(&self, visit: &mut dyn FnMut(IpNet, &dyn Fn() -> Route) -> ControlFlow<()>) {
+        for route in Self::routes() {
+            if visit(route.prefix, &|| route.clone()).is_break() {
+                return;
+            }
+        }
+    }
+
+    fn move_queue(&self, port: PortId, queue: u16, worker: usize) -> Result<Moved, Refused> {
+        let mut places = self.places.lock().unwrap();
+        let place = places.iter_mut().find(|p| p.port == port && p.queue == queue);
+        let place = place.ok_or_else(|| Refused(format!("port {port} has no receive queue {queue}")))?;
+        let from = std::mem::replace(&mut place.worker, worker);
+        Ok(Moved { from, gap: 12_300 })
+    }
+
+    fn trace(&self, packets: u32, port: Option<PortId>) -> Result<(), Refused> {
+        self.armed.lock().unwrap().push((packets, port));
+        Ok(())
+    }
+
+    fn take_trace(&self) -> Vec<(usize, Hop)> {
+        // Hops come only after a trace was armed.
+        if self.armed.lock().unwrap().is_empty() { Vec::new() } else { std::mem::take(&mut self.hops.lock().unwrap()) }
+    }
+}

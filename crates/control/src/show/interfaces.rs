@@ -1,0 +1,61 @@
+//! `show interfaces`: the router's logical interfaces.
+
+use serde::{Deserialize, Serialize};
+
+use super::Text;
+use super::text::Table;
+
+/// All interfaces.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interfaces {
+    /// In the order of the configuration.
+    pub interfaces: Vec<Interface>,
+}
+
+/// An interface.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Name.
+    pub name: String,
+    /// Name of its port.
+    pub port: String,
+    /// VLAN id; absent for untagged frames.
+    pub vlan: Option<u16>,
+    /// Inner VLAN id of a double-tagged interface.
+    pub inner_vlan: Option<u16>,
+    /// MAC address.
+    pub mac: String,
+    /// Layer-3 MTU in bytes.
+    pub mtu: u16,
+    /// Administratively up.
+    pub admin_up: bool,
+    /// Link of the port.
+    pub link_up: bool,
+    /// Addresses with prefix lengths.
+    pub addresses: Vec<String>,
+}
+
+impl Text for Interfaces {
+    fn text(&self) -> String {
+        let mut t = Table::new(&["<interface", "<port", "<vlan", "<admin", "<link", "mtu", "<mac", "<addresses"]);
+        for i in &self.interfaces {
+            let vlan = match (i.vlan, i.inner_vlan) {
+                (Some(v), Some(inner)) => format!("{v}.{inner}"),
+                (Some(v), None) => v.to_string(),
+                _ => "-".into(),
+            };
+            let up = |up| if up { "up" } else { "down" }.to_owned();
+            t.row([
+                i.name.clone(),
+                i.port.clone(),
+                vlan,
+                up(i.admin_up),
+                up(i.link_up),
+                i.mtu.to_string(),
+                i.mac.clone(),
+                i.addresses.join(" "),
+            ]);
+        }
+        t.finish("there is no interface")
+    }
+}

@@ -1,0 +1,172 @@
+//! `linerate show`.
+
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use ipnet::IpNet;
+use linerate_control::api::Client;
+use linerate_control::show::routes::{MAX_PAGE, RouteQuery};
+use linerate_control::show::{self, Text};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::client::{Target, watch};
+use crate::exit::Failure;
+
+/// Look at a running instance.
+///
+/// Rates are per second over about the last second. Bits per second are layer 1: frames with preamble, FCS and gap.
+#[derive(Args, Debug)]
+pub(crate) struct ShowArgs {
+    #[command(subcommand)]
+    view: View,
+
+    #[command(flatten)]
+    target: Target,
+
+    /// Print again every so many seconds
+    #[arg(long, value_name = "SECONDS", global = true, num_args = 0..=1, default_missing_value = "1", value_parser = seconds)]
+    watch: Option<f64>,
+}
+
+#[derive(Subcommand, Debug)]
+enum View {
+    /// The instance: version, process, uptime, memory
+    Status,
+    /// Devices, links and traffic
+    Ports,
+    /// Polling threads and how busy they are
+    Workers,
+    /// Receive queues and which worker polls them
+    Queues,
+    /// The router's interfaces and their addresses
+    Interfaces,
+    /// Link-layer addresses of hosts on the links
+    Neighbors,
+    /// Dropped packets by reason
+    Drops,
+    /// The packet graph: nodes, what they cost, where they lead
+    Graph {
+        /// Print the graph in the DOT language
+        #[arg(long)]
+        dot: bool,
+    },
+    /// Forwarding tables and what they occupy
+    Fib,
+    /// Routes, filtered and in pages
+    Routes(RoutesArgs),
+}
+
+#[derive(Args, Debug)]
+struct RoutesArgs {
+    /// Only the route to exactly this prefix
+    #[arg(value_name = "PREFIX", value_parser = prefix)]
+    prefix: Option<IpNet>,
+
+    /// With PREFIX: also the more specific routes inside it
+    #[arg(long, requires = "prefix")]
+    longer: bool,
+
+    /// Only the route that packets to this address take
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "prefix")]
+    longest: Option<IpAddr>,
+
+    /// Only routes with this gateway
+    #[arg(long, value_name = "GATEWAY")]
+    via: Option<IpAddr>,
+
+    /// Only routes of this source: local, connected, static, learned, neighbor
+    #[arg(long, value_name = "SOURCE")]
+    source: Option<String>,
+
+    /// Leave out so many matching routes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: usize,
+
+    /// Print at most so many routes
+    #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "all")]
+    limit: usize,
+
+    /// Print all matching routes, however many
+    #[arg(long)]
+    all: bool,
+}
+
+pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
+    let client = args.target.client()?;
+    match &args.view {
+        View::Status => args.view::<show::Status>(&client, "/v1/status"),
+        View::Ports => args.view::<show::Ports>(&client, "/v1/ports"),
+        View::Workers => args.view::<show::Workers>(&client, "/v1/workers"),
+        View::Queues => args.view::<show::Queues>(&client, "/v1/queues"),
+        View::Interfaces => args.view::<show::Interfaces>(&client, "/v1/interfaces"),
+        View::Neighbors => args.view::<show::Neighbors>(&client, "/v1/neighbors"),
+        View::Drops => args.view::<show::Drops>(&client, "/v1/drops"),
+        View::Fib => args.view::<show::Fibs>(&client, "/v1/fib"),
+        View::Graph { dot: true } => {
+            let graph: show::Graph = client.get("/v1/graph")?;
+            io::stdout().write_all(graph.dot.as_bytes())?;
+            Ok(())
+        }
+        View::Graph { dot: false } => args.view::<show::Graph>(&client, "/v1/graph"),
+        View::Routes(routes) => args.show(|| routes.ask(&client)),
+    }
+}
+
+impl ShowArgs {
+    fn view<M: Text + Serialize + DeserializeOwned>(&self, client: &Client, path: &str) -> Result<(), Failure> {
+        self.show(|| Ok(client.get::<M>(path)?))
+    }
+
+    fn show<M: Text + Serialize>(&self, mut ask: impl FnMut() -> Result<M, Failure>) -> Result<(), Failure> {
+        match self.watch {
+            Some(seconds) => watch(&self.target, Duration::from_secs_f64(seconds), ask),
+            None => self.target.print(&ask()?),
+        }
+    }
+}
+
+impl RoutesArgs {
+    /// One answer, or as many as it takes for all.
+    fn ask(&self, client: &Client) -> Result<show::Routes, Failure> {
+        let mut query = RouteQuery {
+            prefix: self.prefix,
+            longer: self.longer,
+            longest: self.longest,
+            via: self.via,
+            source: self.source.clone(),
+            offset: self.offset,
+            limit: Some(if self.all { MAX_PAGE } else { self.limit.min(MAX_PAGE) }),
+        };
+        let mut found: show::Routes = client.get(&query.to_path())?;
+        while let Some(next) = found.next {
+            let missing = self.limit.saturating_sub(found.routes.len());
+            if !self.all && missing == 0 {
+                break;
+            }
+            query.offset = next;
+            query.limit = Some(if self.all { MAX_PAGE } else { missing.min(MAX_PAGE) });
+            let more: show::Routes = client.get(&query.to_path())?;
+            found.routes.extend(more.routes);
+            (found.matching, found.next) = (more.matching, more.next);
+        }
+        Ok(found)
+    }
+}
+
+/// A prefix; an address alone is its host route.
+fn prefix(text: &str) -> Result<IpNet, String> {
+    let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    let net = net.map_err(|_| "expected a prefix such as 198.51.100.0/24 or 2001:db8::/32".to_owned())?;
+    if net.trunc() != net {
+        return Err(format!("{net} has host bits set: expected {}", net.trunc()));
+    }
+    Ok(net)
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let good = |s: &f64| (0.1..=3600.0).contains(s);
+    text.parse().ok().filter(good).ok_or_else(|| "expected seconds from 0.1 to 3600".into())
+}
