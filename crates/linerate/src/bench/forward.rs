@@ -22,7 +22,8 @@ use linerate_engine::workers::{Common, QueueCounters, RxSlot, WorkerSetup, Worke
 use linerate_pipeline::{Graph, IfIndex, Interface, PacketAlloc, PortId};
 use linerate_router::neighbor::NeighborOptions;
 use linerate_router::{RouteAction, Router, RouterConfig, StaticNeighbor};
-use linerate_tables::fib::{Ip4Fib, Ip6Fib};
+use linerate_tables::fib::ip4::Ip4Fib;
+use linerate_tables::fib::ip6::Ip6Fib;
 use linerate_tables::prefix::Prefix;
 use linerate_tables::qsbr::Domain;
 use linerate_tester::flow::{Flows, Hop};

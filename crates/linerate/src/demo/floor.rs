@@ -76,6 +76,7 @@ pub(crate) fn start(
         alloc: Box::new(FromPool(pool)),
         rx,
         tx,
+        on_tick: None,
     };
     let common = Common {
         clock,
