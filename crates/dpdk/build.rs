@@ -7,8 +7,11 @@ use std::path::PathBuf;
 /// the dynamic linker loads it once.
 const LIBS: &[&str] = &["rte_eal", "rte_mempool", "rte_mbuf", "rte_ring", "rte_ethdev", "rte_net_ring"];
 
+/// What the benchmarks' peers need besides.
+const PEER_LIBS: &[&str] = &["rte_fib", "rte_rib"];
+
 fn main() {
-    for file in ["build.rs", "shim/shim.c", "shim/shim.h", "shim/wrapper.h"] {
+    for file in ["build.rs", "peers_shim.c", "shim/shim.c", "shim/shim.h", "shim/wrapper.h"] {
         println!("cargo::rerun-if-changed={file}");
     }
     if let Err(error) = build() {
@@ -24,45 +27,31 @@ fn build() -> Result<(), String> {
     for path in &dpdk.link_paths {
         println!("cargo::rustc-link-search=native={}", path.display());
     }
-    for lib in LIBS {
+    let peers = std::env::var_os("CARGO_FEATURE_PEERS").is_some();
+    for lib in LIBS.iter().chain(PEER_LIBS.iter().filter(|_| peers)) {
         println!("cargo::rustc-link-lib=dylib={lib}");
     }
 
     // The flags that libdpdk.pc asks for; its -march is a baseline that x86-64-v3 (see .cargo/config.toml) includes.
     let mut flags: Vec<String> = vec!["-include".into(), "rte_config.h".into(), "-march=x86-64-v3".into()];
     flags.extend(dpdk.include_paths.iter().map(|path| format!("-I{}", path.display())));
-    compile(&flags)?;
-    if std::env::var_os("CARGO_FEATURE_PEERS").is_some() {
-        peers(&flags)?;
+    compile("shim/shim.c", "linerate_dpdk_shim", &flags)?;
+    if peers {
+        compile("peers_shim.c", "linerate_peers_shim", &flags)?;
     }
     bind(&flags)
 }
 
-/// Compiles the C side.
-fn compile(flags: &[String]) -> Result<(), String> {
+/// Compiles a C file into a library of its own.
+fn compile(file: &str, name: &str, flags: &[String]) -> Result<(), String> {
     let mut shim = cc::Build::new();
-    shim.file("shim/shim.c").opt_level(3).warnings(true).extra_warnings(false);
+    shim.file(file).opt_level(3).warnings(true).extra_warnings(false);
     // DPDK's headers warn about packed members and experimental functions; neither is ours to fix.
     shim.flag("-Wno-address-of-packed-member").flag("-Wno-deprecated-declarations");
     for flag in flags {
         shim.flag(flag);
     }
-    shim.try_compile("linerate_dpdk_shim").map_err(|error| format!("the C shim does not compile: {error}"))
-}
-
-/// Compiles the shim of the lookup libraries that `linerate bench fib` measures beside ours.
-fn peers(flags: &[String]) -> Result<(), String> {
-    println!("cargo::rerun-if-changed=peers_shim.c");
-    let mut shim = cc::Build::new();
-    shim.file("peers_shim.c").opt_level(3).warnings(true).flag("-Wno-deprecated-declarations");
-    for flag in flags {
-        shim.flag(flag);
-    }
-    shim.try_compile("linerate_peers_shim").map_err(|error| format!("the C shim does not compile: {error}"))?;
-    for lib in ["rte_fib", "rte_rib"] {
-        println!("cargo::rustc-link-lib=dylib={lib}");
-    }
-    Ok(())
+    shim.try_compile(name).map_err(|error| format!("{file} does not compile: {error}"))
 }
 
 /// Generates `bindings.rs` for the functions and types that this crate uses, and nothing else.

@@ -12,12 +12,20 @@ const LINES: usize = 256;
 /// Bytes kept of one line.
 const LINE_BYTES: usize = 400;
 
-static LOG: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
+static LOG: Mutex<Log> = Mutex::new(Log { lines: VecDeque::new(), dropped: 0 });
+
+struct Log {
+    lines: VecDeque<String>,
+    /// Lines taken off the front since the beginning.
+    dropped: usize,
+}
 
 /// Takes the lines that DPDK and its drivers logged since the last call, oldest first, at most 256.
 #[must_use]
 pub fn take_log() -> Vec<String> {
-    lock().drain(..).collect()
+    let mut log = lock();
+    log.dropped += log.lines.len();
+    log.lines.drain(..).collect()
 }
 
 /// Sends DPDK's log here from now on.
@@ -28,20 +36,22 @@ pub(crate) fn capture() -> Result<(), Errno> {
 
 /// A mark to read from later with [`since`].
 pub(crate) fn mark() -> usize {
-    lock().len()
+    let log = lock();
+    log.dropped + log.lines.len()
 }
 
 /// What was logged since `mark`, the most telling line last: joined to one sentence part, empty where nothing was.
 pub(crate) fn since(mark: usize) -> String {
     let log = lock();
-    let lines: Vec<&str> = log.iter().skip(mark.min(log.len())).map(|line| strip(line)).collect();
+    let lines: Vec<&str> =
+        log.lines.iter().skip(mark.saturating_sub(log.dropped)).map(|line| strip(line)).collect();
     let telling: Vec<&str> = lines.iter().copied().filter(|line| is_telling(line)).collect();
     let chosen = if telling.is_empty() { &lines } else { &telling };
     let from = chosen.len().saturating_sub(2);
     chosen[from..].join("; ")
 }
 
-fn lock() -> MutexGuard<'static, VecDeque<String>> {
+fn lock() -> MutexGuard<'static, Log> {
     LOG.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -65,10 +75,11 @@ unsafe extern "C" fn line(text: *const std::ffi::c_char, len: usize) {
     let text = String::from_utf8_lossy(bytes);
     let mut log = lock();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        if log.len() == LINES {
-            log.pop_front();
+        if log.lines.len() == LINES {
+            log.lines.pop_front();
+            log.dropped += 1;
         }
-        log.push_back(line.chars().take(LINE_BYTES).collect());
+        log.lines.push_back(line.chars().take(LINE_BYTES).collect());
     }
 }
 
@@ -89,6 +100,9 @@ mod tests {
         for i in 0..1000 {
             feed(&format!("line {i} {}\n", "x".repeat(1000)));
         }
+        let late = mark();
+        feed("EAL: cannot do y\n");
+        assert_eq!(since(late), "cannot do y");
         let lines = take_log();
         assert_eq!(lines.len(), LINES);
         assert!(lines.iter().all(|line| line.len() <= LINE_BYTES));

@@ -279,6 +279,9 @@ fn explain(config: &PoolConfig, errno: Errno) -> PoolError {
                 .div_ceil(1 << 20),
             on: config.socket.map(|s| format!(" on NUMA node {s}")).unwrap_or_default(),
         },
+        nix::libc::EINVAL if config.socket.is_some() => {
+            PoolError::Config { name, what: "its NUMA node does not exist or has no memory for DPDK" }
+        }
         _ => PoolError::Create { name, errno },
     }
 }

@@ -34,17 +34,9 @@ enum Command {
     /// Change receive queues of a running instance
     Queue(cmd::queue::QueueArgs),
     Demo(demo::DemoArgs),
-    /// Measure linerate's own structures and graphs, next to their peers in the same run
+    /// Micro-benchmarks of linerate's own structures, next to their peers
     #[command(subcommand)]
-    Bench(Bench),
-}
-
-#[derive(Subcommand, Debug)]
-enum Bench {
-    /// Longest-prefix match, against Poptrie and DPDK's FIBs
-    Fib(bench::fib::FibBenchArgs),
-    /// The router's cost per packet, beside the bare I/O of the same devices
-    Forward(bench::forward::ForwardBenchArgs),
+    Bench(bench::Bench),
 }
 
 fn main() -> ExitCode {
@@ -55,7 +47,6 @@ fn main() -> ExitCode {
         Command::Trace(args) => cmd::trace::run(&args),
         Command::Queue(args) => cmd::queue::run(&args),
         Command::Demo(args) => demo::run(&args).map_err(exit::Failure::from),
-        Command::Bench(Bench::Fib(args)) => bench::fib::run(args).map_err(exit::Failure::from),
-        Command::Bench(Bench::Forward(args)) => bench::forward::run(args).map_err(exit::Failure::from),
+        Command::Bench(bench) => bench::run(bench),
     })
 }

@@ -143,7 +143,8 @@ fn frame(kind: &str, i: u32) -> Vec<u8> {
             dst[14] = i as u8 & 15;
             [Ip6Header::new([0x20; 16], dst, ip4::UDP, 64, 8).as_bytes(), &[0; 8]].concat()
         }
-        _ => [Ip4Header::new(0x0a00_0009, 0xc612_0000 | i << 8, ip4::UDP, 64, 26).as_bytes(), &[0; 26]].concat(),
+        _ => [Ip4Header::new(0x0a00_0009, 0xc612_0000 | i << 8, ip4::UDP, 64, 26).as_bytes(), &[0; 26]]
+            .concat(),
     };
     let ethertype = if kind == "ip6" { eth::ETHERTYPE_IP6 } else { eth::ETHERTYPE_IP4 };
     let tag: &[u8] = if kind == "vlan" { &[0x81, 0, 0xa0, 7] } else { &[] };
@@ -158,7 +159,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let nets = |i: u8| [format!("10.0.{i}.1/24"), format!("2001:db8:{i}::1/64")];
     let interface = |i: u8, vlan| -> Result<Interface, Box<dyn std::error::Error>> {
         let nets = nets(i).iter().map(|n| n.parse()).collect::<Result<Vec<_>, _>>()?;
-        Ok(Interface { vlan, ..Interface::new("x", u16::from(i.min(1)), US[usize::from(i.min(1))], 1500, &nets) })
+        Ok(Interface {
+            vlan,
+            ..Interface::new("x", u16::from(i.min(1)), US[usize::from(i.min(1))], 1500, &nets)
+        })
     };
     let vlan = interface(2, Some(7)).map(|i| Interface { port: 0, mac: US[0], ..i })?;
     let table = InterfaceTable::build([(0, interface(0, None)?), (1, interface(1, None)?), (2, vlan)])?;
@@ -187,7 +191,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let frames: Vec<_> = (0..BURST as u32).map(|i| frame(&kind, i)).collect();
     let mut batch: Box<Batch<Frame>> = Box::default();
     for bytes in &frames {
-        let mut inner = Inner { meta: Meta::default(), start: HEADROOM, len: bytes.len() as u16, buffer: [0; 256] };
+        let mut inner =
+            Inner { meta: Meta::default(), start: HEADROOM, len: bytes.len() as u16, buffer: [0; 256] };
         inner.buffer[usize::from(HEADROOM)..][..bytes.len()].copy_from_slice(bytes);
         batch.push(Frame(Box::new(inner)));
     }
@@ -207,8 +212,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let took = start.elapsed();
     let packets = batches * BURST as u64;
-    assert_eq!(counters.port(1).tx_packets.get(), packets, "every packet is forwarded: {:?}", counters.port(0));
-    println!("{kind}: {packets} packets, {:.2} ns each (reset included)", took.as_nanos() as f64 / packets as f64);
+    assert_eq!(
+        counters.port(1).tx_packets.get(),
+        packets,
+        "every packet is forwarded: {:?}",
+        counters.port(0)
+    );
+    println!(
+        "{kind}: {packets} packets, {:.2} ns each (reset included)",
+        took.as_nanos() as f64 / packets as f64
+    );
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 //! * [`event`]: what workers tell control and the other way round.
 //! * [`model`]: routes, actions, static neighbours, errors. [`show`]: what views print.
 //! * [`neighbor`]: ARP and neighbour discovery as a state machine.
+//! * [`nodes`]: the packet nodes; [`graph`] joins them and is where to read a packet's way.
 //!
 //! ```text
 //!   control thread                                            workers
@@ -31,6 +32,7 @@ pub mod router;
 pub mod show;
 mod sync;
 mod table;
+pub mod testbed;
 
 pub use event::{Probe, RouterEvent};
 pub use model::{Path, RouteAction, RouterConfig, RouterError, Source, StaticNeighbor};

@@ -95,7 +95,8 @@ impl Testbed {
             }
             ninth.push(by_family);
         }
-        let of = |i: usize, family: usize| ninth.get(i).and_then(|n| n.get(family)).copied().ok_or("no neighbour");
+        let of =
+            |i: usize, family: usize| ninth.get(i).and_then(|n| n.get(family)).copied().ok_or("no neighbour");
         for family in 0..2 {
             let wan = of(1, family)?;
             bed.route(["198.18.0.0/16", "2001:db8:18::/48"][family], wan)?;
@@ -187,7 +188,12 @@ impl Testbed {
     }
 
     /// A next hop for a neighbour, known or not.
-    pub fn neighbor(&mut self, index: IfIndex, ip: IpAddr, mac: Option<[u8; 6]>) -> Result<NextHopId, PlaneError> {
+    pub fn neighbor(
+        &mut self,
+        index: IfIndex,
+        ip: IpAddr,
+        mac: Option<[u8; 6]>,
+    ) -> Result<NextHopId, PlaneError> {
         let Some(next_hop) = self.adjacency(index, ip, mac)? else { return Ok(0) };
         self.next_hops.add(next_hop)
     }
@@ -319,7 +325,6 @@ impl Testbed {
     pub fn interfaces(&mut self) -> &mut Publisher<InterfaceTable> {
         &mut self.interfaces
     }
-
 
     fn sent(&mut self) -> Vec<Sent> {
         std::mem::take(&mut self.wire.lock().unwrap_or_else(PoisonError::into_inner))

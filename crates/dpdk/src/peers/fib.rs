@@ -17,7 +17,12 @@ unsafe extern "C" {
     fn lr_peers_fib_delete(fib: *mut c_void, ip: u32, depth: u8) -> c_int;
     fn lr_peers_fib_select(fib: *mut c_void, vector: c_int) -> c_int;
     fn lr_peers_fib_lookup(fib: *mut c_void, ips: *const u32, nhs: *mut u64, n: c_int) -> c_int;
-    fn lr_peers_fib6_create(name: *const c_char, max_routes: c_int, tbl8s: u32, err: *mut c_int) -> *mut c_void;
+    fn lr_peers_fib6_create(
+        name: *const c_char,
+        max_routes: c_int,
+        tbl8s: u32,
+        err: *mut c_int,
+    ) -> *mut c_void;
     fn lr_peers_fib6_free(fib: *mut c_void);
     fn lr_peers_fib6_add(fib: *mut c_void, ip: *const u8, depth: u8, nh: u64) -> c_int;
     fn lr_peers_fib6_delete(fib: *mut c_void, ip: *const u8, depth: u8) -> c_int;

@@ -15,6 +15,7 @@ use crate::ffi;
 use crate::life::{self, DeviceCount};
 use crate::log;
 use crate::mbuf;
+use crate::pool::MAX_FRAME;
 
 /// Ports opened by this process: DPDK would hand one out twice.
 static OPEN: Mutex<u32> = Mutex::new(0);
@@ -171,9 +172,13 @@ impl Inner {
             reta_size: info.reta_size,
             rss_key_len: info.hash_key_size,
             scatter: info.rx_offload_capa & scatter != 0,
-            multi_segment: info.tx_offload_capa & segments != 0,
+            multi_segment: info.tx_offload_capa & segments != 0 || self.sends_chains(),
             max_macs: info.max_mac_addrs,
         })
+    }
+
+    fn sends_chains(&self) -> bool {
+        CHAINS.contains(&self.driver.as_str())
     }
 
     pub(super) fn raw_info(&self) -> Result<ffi::rte_eth_dev_info, PortError> {
@@ -309,8 +314,22 @@ fn driver(info: &ffi::rte_eth_dev_info) -> String {
     unsafe { CStr::from_ptr(info.driver_name) }.to_string_lossy().into_owned()
 }
 
+/// Drivers that send packets of several segments as they are without announcing it.
+const CHAINS: [&str; 3] = ["net_pcap", "net_memif", "net_null"];
+
+/// Drivers that announce 1,518-byte frames and carry any length.
+const ANY_LENGTH: [&str; 1] = ["net_memif"];
+
 /// The largest MTU: what the driver says, but no more than its longest frame less the Ethernet header and CRC.
 fn max_mtu(info: &ffi::rte_eth_dev_info) -> u16 {
+    if ANY_LENGTH.contains(&driver(info).as_str()) {
+        return MAX_FRAME as u16;
+    }
+    announced_mtu(info)
+}
+
+/// The largest MTU that the driver lets itself be configured with.
+pub(super) fn announced_mtu(info: &ffi::rte_eth_dev_info) -> u16 {
     let by_frame = u16::try_from(info.max_rx_pktlen.saturating_sub(18)).unwrap_or(u16::MAX);
     if by_frame == 0 { info.max_mtu } else { info.max_mtu.min(by_frame) }
 }
@@ -387,15 +406,16 @@ fn check_present(device: &str, name: &str) -> Result<(), PortError> {
 
 fn explain(device: &str, name: &str, errno: Errno, log: &str) -> PortError {
     let lower = log.to_ascii_lowercase();
-    let no_driver = lower.contains("find driver") || lower.contains("no driver");
+    let no_driver = lower.contains("failed to parse device") || lower.contains("no driver");
     let why = match errno.0 {
         nix::libc::EEXIST => return PortError::InUse { device: device.into() },
         _ if no_driver && !is_pci(name) => {
             let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-            format!(
+            let why = format!(
                 "DPDK has no driver '{stem}': check the name and that its package is installed (Debian: \
                  librte-meta-net)"
-            )
+            );
+            return PortError::Open { device: device.into(), why, log: String::new() };
         }
         nix::libc::EPERM | nix::libc::EACCES => {
             "permission denied: run as root or with the capabilities that the device needs".into()

@@ -45,14 +45,14 @@ pub struct RxQueue {
     meta: Meta,
     copied: u64,
     lost: u64,
-    pub(super) inner: Arc<Inner>,
+    _open: Arc<Inner>,
     _not_sync: PhantomData<Cell<()>>,
 }
 
 impl RxQueue {
     pub(super) fn new(inner: Arc<Inner>, queue: u16) -> Self {
         let meta = Meta { rx_port: inner.id, ..Meta::default() };
-        Self { port: inner.id, queue, meta, copied: 0, lost: 0, inner, _not_sync: PhantomData }
+        Self { port: inner.id, queue, meta, copied: 0, lost: 0, _open: inner, _not_sync: PhantomData }
     }
 
     /// Index of the queue in its port.
@@ -127,13 +127,13 @@ pub struct TxQueue {
     queue: u16,
     linearise: bool,
     unsendable: u64,
-    pub(super) inner: Arc<Inner>,
+    _open: Arc<Inner>,
     _not_sync: PhantomData<Cell<()>>,
 }
 
 impl TxQueue {
     pub(super) fn new(inner: Arc<Inner>, queue: u16, linearise: bool) -> Self {
-        Self { port: inner.id, queue, linearise, unsendable: 0, inner, _not_sync: PhantomData }
+        Self { port: inner.id, queue, linearise, unsendable: 0, _open: inner, _not_sync: PhantomData }
     }
 
     /// Index of the queue in its port.

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use super::config::{Note, PortConfig, Rss};
-use super::device::{Inner, PortInfo};
+use super::device::{Inner, PortInfo, announced_mtu};
 use super::error::PortError;
 use crate::errno::{Errno, check};
 use crate::ffi;
@@ -29,7 +29,7 @@ pub(super) fn configure(
     let driver = || inner.driver.clone();
 
     let mut conf: ffi::rte_eth_conf = zeroed();
-    conf.rxmode.mtu = config.mtu.into();
+    conf.rxmode.mtu = config.mtu.min(announced_mtu(&raw)).into();
     if usize::from(config.mtu) + L2_MOST > pool.data_room() {
         if info.scatter {
             // SAFETY: a constant of the shim.
@@ -41,7 +41,7 @@ pub(super) fn configure(
     }
     if info.multi_segment {
         // SAFETY: a constant of the shim.
-        conf.txmode.offloads |= unsafe { ffi::lr_tx_offload_multi_segs };
+        conf.txmode.offloads |= unsafe { ffi::lr_tx_offload_multi_segs } & raw.tx_offload_capa;
     } else {
         notes.push(Note::Linearise { driver: driver() });
     }
@@ -68,7 +68,8 @@ pub(super) fn configure(
         unsafe { ffi::rte_eth_dev_configure(inner.id, config.rx_queues, config.tx_queues, &raw const conf) };
     inner.done("this configuration", "rte_eth_dev_configure", code)?;
     set_up_queues(inner, config, pool, &conf, &raw, &mut notes)?;
-    Ok((info, notes, !raw_has_segments(&raw)))
+    let linearise = !info.multi_segment;
+    Ok((info, notes, linearise))
 }
 
 /// What many devices do only while running. Failures are notes: the port works without.
@@ -307,11 +308,6 @@ fn hash_types(rss: &Rss) -> u64 {
         ]
     };
     bits.into_iter().filter(|(on, _)| *on).fold(0, |all, (_, bit)| all | bit)
-}
-
-fn raw_has_segments(raw: &ffi::rte_eth_dev_info) -> bool {
-    // SAFETY: a constant of the shim.
-    raw.tx_offload_capa & unsafe { ffi::lr_tx_offload_multi_segs } != 0
 }
 
 fn zeroed() -> ffi::rte_eth_conf {

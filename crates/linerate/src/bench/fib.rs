@@ -216,7 +216,8 @@ fn family6(
         }
         measure(&mut contenders, &keys, &prefix, effort, report);
     }
-    let of = |id: &str| report.results.iter().find(|m| m.id == format!("{prefix}.{id}")).and_then(|m| m.ratio);
+    let of =
+        |id: &str| report.results.iter().find(|m| m.id == format!("{prefix}.{id}")).and_then(|m| m.ratio);
     let measured = of("R.rte_fib6_avx512");
     report.target("IPv6 R against rte_fib6 AVX-512", measured, 1.3, true, "x");
     if routes.len() <= 160_147 {

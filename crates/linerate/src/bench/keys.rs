@@ -77,7 +77,9 @@ pub(super) fn draw<A: Drawn>(trace: Trace, routes: &[(Prefix<A>, u32)], n: usize
             // With exponent 1 the rank is (nearly) exponential in a uniform number.
             let harmonic = (flows.len() as f64).ln();
             (0..n)
-                .map(|_| flows[((rng.unit() * harmonic).exp() as usize).saturating_sub(1).min(flows.len() - 1)])
+                .map(|_| {
+                    flows[((rng.unit() * harmonic).exp() as usize).saturating_sub(1).min(flows.len() - 1)]
+                })
                 .collect()
         }
     }
@@ -94,7 +96,8 @@ mod tests {
 
     #[test]
     fn keys_lie_where_they_should_and_repeat() {
-        let routes = vec![(Prefix::new(0x0a00_0000u32, 8).unwrap(), 1), (Prefix::new(0xc612_0000, 15).unwrap(), 2)];
+        let routes =
+            vec![(Prefix::new(0x0a00_0000u32, 8).unwrap(), 1), (Prefix::new(0xc612_0000, 15).unwrap(), 2)];
         for trace in [Trace::Routed, Trace::Zipf] {
             let keys = draw(trace, &routes, 10_000);
             assert!(keys.iter().all(|&k| routes.iter().any(|(p, _)| p.contains(k))));

@@ -11,3 +11,24 @@ mod race;
 mod report;
 mod routes;
 mod stats;
+
+use clap::Subcommand;
+
+use crate::exit::Failure;
+
+/// What can be measured.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Bench {
+    /// Longest-prefix match, against Poptrie and DPDK's FIBs
+    Fib(fib::FibBenchArgs),
+    /// The router's cost per packet, beside the bare I/O of the same devices
+    Forward(forward::ForwardBenchArgs),
+}
+
+/// Runs one benchmark.
+pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
+    match bench {
+        Bench::Fib(args) => Ok(fib::run(args)?),
+        Bench::Forward(args) => Ok(forward::run(args)?),
+    }
+}

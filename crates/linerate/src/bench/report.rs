@@ -147,7 +147,12 @@ impl Host {
             line.and_then(|line| line.split(": ").nth(1)).unwrap_or("?").to_owned()
         };
         Host {
-            cpu: format!("{} (family {} model {})", model("model name"), model("cpu family"), model("model\t")),
+            cpu: format!(
+                "{} (family {} model {})",
+                model("model name"),
+                model("cpu family"),
+                model("model\t")
+            ),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             memory_pages,

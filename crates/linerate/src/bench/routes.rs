@@ -36,10 +36,12 @@ impl Parsed for u128 {
 
 /// Reads lines `prefix nexthop_id`; files whose name ends in `.gz` are unpacked.
 pub(super) fn read<A: Parsed>(path: &Path) -> Result<Routes<A>> {
-    let file = File::open(path).with_context(|| format!("the route file {} cannot be opened", path.display()))?;
+    let file =
+        File::open(path).with_context(|| format!("the route file {} cannot be opened", path.display()))?;
     let packed = path.extension().is_some_and(|ext| ext == "gz");
     let text: Box<dyn Read> = if packed { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
-    let routes = parse(BufReader::new(text)).with_context(|| format!("in the route file {}", path.display()))?;
+    let routes =
+        parse(BufReader::new(text)).with_context(|| format!("in the route file {}", path.display()))?;
     if routes.is_empty() {
         bail!("the route file {} holds no route", path.display());
     }
@@ -72,14 +74,46 @@ fn parse<A: Parsed>(text: impl BufRead) -> Result<Routes<A>> {
 
 /// How many of 10,000 routes have each length, as in a full table; neighbours share one of 64 next hops.
 const LENGTHS_4: &[(u8, u32)] = &[
-    (8, 1), (12, 3), (13, 6), (14, 12), (15, 21), (16, 150), (17, 90), (18, 155), (19, 265), (20, 470), (21, 540),
-    (22, 1_190), (23, 1_090), (24, 5_996), (27, 2), (30, 2), (32, 7),
+    (8, 1),
+    (12, 3),
+    (13, 6),
+    (14, 12),
+    (15, 21),
+    (16, 150),
+    (17, 90),
+    (18, 155),
+    (19, 265),
+    (20, 470),
+    (21, 540),
+    (22, 1_190),
+    (23, 1_090),
+    (24, 5_996),
+    (27, 2),
+    (30, 2),
+    (32, 7),
 ];
 
 /// The same for IPv6.
 const LENGTHS_6: &[(u8, u32)] = &[
-    (20, 1), (24, 2), (28, 12), (29, 273), (30, 41), (32, 1_408), (33, 183), (34, 163), (36, 374), (40, 838),
-    (42, 144), (44, 897), (46, 190), (47, 197), (48, 5_255), (56, 2), (64, 12), (127, 3), (128, 5),
+    (20, 1),
+    (24, 2),
+    (28, 12),
+    (29, 273),
+    (30, 41),
+    (32, 1_408),
+    (33, 183),
+    (34, 163),
+    (36, 374),
+    (40, 838),
+    (42, 144),
+    (44, 897),
+    (46, 190),
+    (47, 197),
+    (48, 5_255),
+    (56, 2),
+    (64, 12),
+    (127, 3),
+    (128, 5),
 ];
 
 /// A deterministic table of `n` routes with the lengths of a full one, clustered as allocations are.
@@ -102,7 +136,8 @@ pub(super) fn synthetic<A: Drawn>(n: usize) -> Routes<A> {
         };
         // Long routes mostly lie under allocations that are there already.
         let near = !parents.is_empty() && len > parent_len && rng.below(20) != 0;
-        let addr = if near { inside(parents[rng.below(parents.len())], &mut rng) } else { allocated::<A>(&mut rng) };
+        let addr =
+            if near { inside(parents[rng.below(parents.len())], &mut rng) } else { allocated::<A>(&mut rng) };
         let Some(prefix) = Prefix::new(addr, len) else { continue };
         if seen.insert(prefix) {
             if !near && let Some(parent) = Prefix::new(addr, parent_len) {
@@ -161,7 +196,9 @@ mod tests {
     fn lines_are_routes_and_errors_name_the_line() {
         let good: Routes<u32> = parse(&b"# table\n10.0.0.0/8 5\n\n198.18.0.0/15\t7\n"[..]).unwrap();
         assert_eq!(good.len(), 2);
-        for (bad, line) in [("10.0.0.0/8 0", 1), ("10.0.0.0/8 5\nfe80::/10 1", 2), ("10.0.0.0/33 1", 1), ("x", 1)] {
+        for (bad, line) in
+            [("10.0.0.0/8 0", 1), ("10.0.0.0/8 5\nfe80::/10 1", 2), ("10.0.0.0/33 1", 1), ("x", 1)]
+        {
             let error = parse::<u32>(bad.as_bytes()).unwrap_err().to_string();
             assert!(error.starts_with(&format!("line {line}:")), "{error}");
         }

@@ -305,7 +305,10 @@ mod tests {
             let (m, e) = one(p);
             assert_eq!((e, m.rx_if, m.l3), (EthInputExit::Ip4, 2, 22), "{cut}");
         }
-        let packets = [frame(US, PEER, &[8, 0]).tight(), HeapPacket::with_segments(&[&whole[..5], &whole[5..]]).tight()];
+        let packets = [
+            frame(US, PEER, &[8, 0]).tight(),
+            HeapPacket::with_segments(&[&whole[..5], &whole[5..]]).tight(),
+        ];
         let exits: Vec<_> = run(packets.into()).into_iter().map(|r| r.1).collect();
         assert_eq!(exits, [EthInputExit::Ip4, EthInputExit::NotContiguous]);
     }

@@ -54,7 +54,8 @@ impl<P: Packet> Node<P> for Arp {
         let Some(a) = ArpPacket::view_at(packet.head(), usize::from(packet.meta().l3)) else {
             return f.write_str("malformed");
         };
-        let (sender, target) = (Ipv4Addr::from_bits(a.sender_ip.get()), Ipv4Addr::from_bits(a.target_ip.get()));
+        let (sender, target) =
+            (Ipv4Addr::from_bits(a.sender_ip.get()), Ipv4Addr::from_bits(a.target_ip.get()));
         write!(f, "op {} sender {sender} target {target}", a.operation.get())
     }
 }
@@ -78,7 +79,12 @@ impl Arp {
         let answer = heard.operation.get() == arp::REQUEST && interface.owns_ip4(target);
         // A probe (RFC 5227 2.1.1) has no sender address yet.
         if let Some(kind) = kind {
-            (self.events)(RouterEvent::ArpSeen { interface: rx_if, address: sender, mac: heard.sender_mac, kind });
+            (self.events)(RouterEvent::ArpSeen {
+                interface: rx_if,
+                address: sender,
+                mac: heard.sender_mac,
+                kind,
+            });
         }
         if !answer {
             return if kind.is_some() { ArpExit::Consumed } else { ArpExit::Ignored };

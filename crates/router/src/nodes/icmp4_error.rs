@@ -81,7 +81,9 @@ impl Icmp4Error {
     fn build<P: Packet>(&mut self, packet: &mut P, now: u64) -> Icmp4ErrorExit {
         let meta = *packet.meta();
         let l3 = usize::from(meta.l3);
-        let Some(&offender) = Ip4Header::view_at(packet.head(), l3) else { return silent(packet.meta().icmp) };
+        let Some(&offender) = Ip4Header::view_at(packet.head(), l3) else {
+            return silent(packet.meta().icmp);
+        };
         let table = self.interfaces.get();
         let Some(interface) = table.get(meta.rx_if) else { return Icmp4ErrorExit::Unsendable };
         let is_broadcast = |a: u32| interface.is_broadcast_ip4(Ipv4Addr::from_bits(a));

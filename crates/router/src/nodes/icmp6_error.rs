@@ -81,8 +81,12 @@ impl Icmp6Error {
     fn build<P: Packet>(&mut self, packet: &mut P, now: u64) -> Icmp6ErrorExit {
         let meta = *packet.meta();
         let l3 = usize::from(meta.l3);
-        let Some(&offender) = Ip6Header::view_at(packet.head(), l3) else { return silent(packet.meta().icmp) };
-        let Some(interface) = self.interfaces.get().get(meta.rx_if) else { return Icmp6ErrorExit::Unsendable };
+        let Some(&offender) = Ip6Header::view_at(packet.head(), l3) else {
+            return silent(packet.meta().icmp);
+        };
+        let Some(interface) = self.interfaces.get().get(meta.rx_if) else {
+            return Icmp6ErrorExit::Unsendable;
+        };
         let [kind, code] = meta.icmp.to_be_bytes();
         // RFC 4443 2.4 e: path MTU discovery works for multicast too.
         let to_group = meta.flags & flags::L2_MULTICAST != 0 || ip6::is_multicast(&offender.dst);
@@ -128,7 +132,11 @@ impl Icmp6Error {
             return Icmp6ErrorExit::Send;
         }
         let rx_if = meta.rx_if;
-        if l2::turn(packet, rx_if, interface) { Icmp6ErrorExit::SendOnLink } else { Icmp6ErrorExit::Unsendable }
+        if l2::turn(packet, rx_if, interface) {
+            Icmp6ErrorExit::SendOnLink
+        } else {
+            Icmp6ErrorExit::Unsendable
+        }
     }
 }
 
@@ -152,7 +160,9 @@ fn is_icmp_error<P: Packet>(packet: &P, header: &Ip6Header, l3: usize) -> bool {
     let n = packet.copy_out(l3 + Ip6Header::LEN, &mut bytes);
     let bytes = bytes.get(..n).unwrap_or_default();
     match ip6::walk(header.next_header, bytes) {
-        Ok(upper) if upper.protocol == ip6::ICMPV6 && upper.fragment.is_none_or(|(offset, _)| offset == 0) => {
+        Ok(upper)
+            if upper.protocol == ip6::ICMPV6 && upper.fragment.is_none_or(|(offset, _)| offset == 0) =>
+        {
             // A message cut off before its type counts as an error: better silent than a loop.
             bytes.get(upper.offset).is_none_or(|kind| icmpv6::is_error(*kind))
         }

@@ -35,7 +35,11 @@ mod tests {
             let wanted = Sum::new().add(&data[offset..(offset + len).min(1001)]);
             for (a, b) in [(1, 2), (3, 3), (7, 504), (333, 666), (0, 1001)] {
                 let p = HeapPacket::with_segments(&[&data[..a], &data[a..b], &data[b..]]);
-                assert_eq!(sum(&p, Sum::new(), offset, len).checksum(), wanted.checksum(), "{offset} {a} {b}");
+                assert_eq!(
+                    sum(&p, Sum::new(), offset, len).checksum(),
+                    wanted.checksum(),
+                    "{offset} {a} {b}"
+                );
             }
         }
     }

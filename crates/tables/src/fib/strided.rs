@@ -205,7 +205,12 @@ impl<E: Encoding> Writer<E> {
     }
 
     /// Changes the writer's picture only. Returns the old value, the slots it shows in and what became stale.
-    fn change(&mut self, key: Key, value: Option<u32>, whole_path: bool) -> (Option<u32>, SlotRanges, Touched) {
+    fn change(
+        &mut self,
+        key: Key,
+        value: Option<u32>,
+        whole_path: bool,
+    ) -> (Option<u32>, SlotRanges, Touched) {
         let slots = E::covered(key);
         if slots.iter().any(|range| !range.is_empty()) {
             let old = match value {
@@ -278,7 +283,9 @@ impl<E: Encoding> Writer<E> {
 fn push_slots(list: &mut Vec<Range<usize>>, slots: SlotRanges) {
     for new in slots.into_iter().filter(|range| !range.is_empty()) {
         match list.last_mut() {
-            Some(last) if last.start <= new.start && new.start <= last.end => last.end = last.end.max(new.end),
+            Some(last) if last.start <= new.start && new.start <= last.end => {
+                last.end = last.end.max(new.end)
+            }
             _ => list.push(new),
         }
     }

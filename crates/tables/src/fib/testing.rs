@@ -51,7 +51,11 @@ impl TestAddress for u128 {
 }
 
 /// Checks every range's first and last address, the single lookup on a sample, and `len`.
-pub(crate) fn check<A: Address, F: Fib<A>>(fib: &F, reader: &F::Reader, model: &BTreeMap<Prefix<A>, NextHopId>) {
+pub(crate) fn check<A: Address, F: Fib<A>>(
+    fib: &F,
+    reader: &F::Reader,
+    model: &BTreeMap<Prefix<A>, NextHopId>,
+) {
     let oracle = Oracle::new(model.iter().map(|(&p, &nh)| (p, nh)));
     let (addrs, expected): (Vec<A>, Vec<NextHopId>) =
         oracle.ranges().iter().flat_map(|r| [(r.first, r.nh), (r.last, r.nh)]).unzip();
@@ -102,22 +106,22 @@ pub(crate) fn adversarial<A: TestAddress>() -> Vec<(&'static str, Routes<A>)> {
     let prefix = |addr: A, len: u8| Prefix::new(addr, len).unwrap();
     let nested = (0..=bits).map(|l| (prefix(base, l), u32::from(l) + 1)).collect();
     let ones = (0..=bits).map(|l| (prefix(A::mask(0).not(), l), u32::from(l) + 1)).collect();
-    let last_of_each =
-        (1..=bits).map(|l| (prefix(base.or(A::mask(l).not()), bits), u32::from(l))).collect();
+    let last_of_each = (1..=bits).map(|l| (prefix(base.or(A::mask(l).not()), bits), u32::from(l))).collect();
     let long_under_short = (0..20_000)
         .map(|i| {
             let addr = rng.addr::<A>().and(A::mask(8).not()).or(base.and(A::mask(8)));
             (prefix(addr, bits - (i % 8) as u8), 1 + i % 300)
         })
         .collect();
-    let all_lengths = (0..20_000)
-        .map(|i| (prefix(rng.addr(), (i % (u32::from(bits) + 1)) as u8), 1 + i))
-        .collect();
+    let all_lengths =
+        (0..20_000).map(|i| (prefix(rng.addr(), (i % (u32::from(bits) + 1)) as u8), 1 + i)).collect();
     let dense = (0..4_096u128)
         .map(|i| (prefix(base.or(A::from_bits(i << (128 - bits))), bits), 1 + (i as u32 * 7) % 60_000))
         .collect();
     let many_ids = (0..60_000u32)
-        .map(|i| (prefix(A::from_bits(u128::from(i) << 108 | 1 << 125), 20), 0x8000_0000 | i.wrapping_mul(65_537)))
+        .map(|i| {
+            (prefix(A::from_bits(u128::from(i) << 108 | 1 << 125), 20), 0x8000_0000 | i.wrapping_mul(65_537))
+        })
         .collect();
     vec![
         ("nested chain", nested),
@@ -138,7 +142,10 @@ pub(crate) fn real_table<A: TestAddress>(file: &str) -> Option<Routes<A>> {
     );
     let path = dir.join(file);
     let Ok(packed) = std::fs::File::open(&path) else {
-        eprintln!("SKIPPED: {} is not there; set LINERATE_ROUTES to the directory with {file}", path.display());
+        eprintln!(
+            "SKIPPED: {} is not there; set LINERATE_ROUTES to the directory with {file}",
+            path.display()
+        );
         return None;
     };
     let mut text = String::new();

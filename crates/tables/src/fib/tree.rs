@@ -126,7 +126,8 @@ impl<P: Clone + Default> Tree<P> {
             }
             let c = cell(key, depth);
             let Some(kid) = node.kid(c) else {
-                let below = if depth + STRIDE <= self.dense_to { depth + STRIDE } else { aligned(depth, len - 1) };
+                let below =
+                    if depth + STRIDE <= self.dense_to { depth + STRIDE } else { aligned(depth, len - 1) };
                 node.dirty = true;
                 let cover = node.value_of(c);
                 touched.get_or_insert(at);
@@ -205,7 +206,8 @@ impl<P: Clone + Default> Tree<P> {
 
     /// Bytes the forest occupies.
     pub(crate) fn memory(&self) -> usize {
-        let lists: usize = self.nodes.iter().map(|n| n.kid_ids.capacity() * 4 + n.routes.capacity() * 8).sum();
+        let lists: usize =
+            self.nodes.iter().map(|n| n.kid_ids.capacity() * 4 + n.routes.capacity() * 8).sum();
         self.nodes.capacity() * size_of::<Node<P>>() + self.free.capacity() * size_of::<NodeId>() + lists
     }
 

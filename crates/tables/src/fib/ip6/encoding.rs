@@ -131,7 +131,12 @@ impl Records {
     }
 
     /// Encodes `top`, and nodes above it as far as they say something else because of it.
-    fn plan_subtree(&mut self, tree: &mut Tree<Place>, mut top: NodeId, plan: &mut Plan) -> Result<(), FibError> {
+    fn plan_subtree(
+        &mut self,
+        tree: &mut Tree<Place>,
+        mut top: NodeId,
+        plan: &mut Plan,
+    ) -> Result<(), FibError> {
         loop {
             let item = self.encode(tree, top, plan)?;
             let node = tree.node(top);

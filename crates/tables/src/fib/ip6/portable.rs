@@ -63,7 +63,13 @@ fn descend(
 
 /// From items to next hops: skipping records for the few that have them, the default route, labels.
 #[inline]
-pub(crate) fn finish(shared: &Shared, view: &[AtomicU64], addrs: &[u128], items: &[u32], out: &mut [NextHopId]) {
+pub(crate) fn finish(
+    shared: &Shared,
+    view: &[AtomicU64],
+    addrs: &[u128],
+    items: &[u32],
+    out: &mut [NextHopId],
+) {
     let default = shared.default.load(Ordering::Relaxed);
     let mut unusual = false;
     for (&item, out) in items.iter().zip(out.iter_mut()) {

@@ -48,10 +48,32 @@ fn the_addresses_a_router_has_besides_the_internet() {
     let mut fib = table();
     let mut model = Model::new();
     let routes = [
-        "fe80::/10", "fe80::1/128", "ff02::/16", "ff00::/8", "fc00::/7", "fd12:3456::/48", "fd12:3456::/64", "::1/128",
-        "64:ff9b::/96", "2001:db8::/127", "2001:db8::/128", "2001:db8:0:1::/64", "2001:db8:0:1::53/128", "2000::/3",
-        "::/1", "8000::/1", "::/2", "2002::/16", "2001::/20", "2001::/21", "::/0", "e000::/3", "2001:db8::/68",
-        "2001:db8::/69", "2001:db8::/74", "2001:db8::/62",
+        "fe80::/10",
+        "fe80::1/128",
+        "ff02::/16",
+        "ff00::/8",
+        "fc00::/7",
+        "fd12:3456::/48",
+        "fd12:3456::/64",
+        "::1/128",
+        "64:ff9b::/96",
+        "2001:db8::/127",
+        "2001:db8::/128",
+        "2001:db8:0:1::/64",
+        "2001:db8:0:1::53/128",
+        "2000::/3",
+        "::/1",
+        "8000::/1",
+        "::/2",
+        "2002::/16",
+        "2001::/20",
+        "2001::/21",
+        "::/0",
+        "e000::/3",
+        "2001:db8::/68",
+        "2001:db8::/69",
+        "2001:db8::/74",
+        "2001:db8::/62",
     ];
     for (i, text) in routes.into_iter().enumerate() {
         fib.insert(prefix(text), i as u32 + 1).unwrap();
@@ -89,7 +111,11 @@ fn adversarial_sets_loaded_inserted_churned_and_withdrawn() {
             assert_eq!(loaded.withdraw(p), model.remove(&p));
         }
         check_kernels(&loaded, &model);
-        assert_eq!(loaded.memory().lookup - loaded.writer.encoding.label_bytes(), 0, "{name}: all blocks are back");
+        assert_eq!(
+            loaded.memory().lookup - loaded.writer.encoding.label_bytes(),
+            0,
+            "{name}: all blocks are back"
+        );
     }
 }
 
@@ -149,7 +175,8 @@ fn a_failed_load_changes_nothing() {
         fib.insert(prefix(text), nh).unwrap();
         model.insert(prefix(text), nh);
     }
-    let too_many = (0..70_000u32).map(|i| (Prefix::new(u128::from(i) << 80 | 2 << 124, 48).unwrap(), u32::MAX - i));
+    let too_many =
+        (0..70_000u32).map(|i| (Prefix::new(u128::from(i) << 80 | 2 << 124, 48).unwrap(), u32::MAX - i));
     let same = [(prefix("2001:db8::/64"), 9), (prefix("::/0"), 9), (prefix("2001:db8::1/128"), 9)];
     let result = fib.load(same.into_iter().chain(too_many));
     assert_eq!(result, Err(FibError::TooManyNextHops(65_535)));
@@ -165,11 +192,12 @@ fn readers_never_see_a_wrong_route_while_others_change() {
     let mut fib = Ip6Fib::new(&domain).unwrap();
     let mut rng = Rng(23);
     // Even /40s stay; the odd ones between them and everything around come and go.
-    let stable: Routes<u128> = (0..2_000u128)
-        .map(|i| (Prefix::new(addr("2600::") | i << 89, 40).unwrap(), 1 + i as u32))
+    let stable: Routes<u128> =
+        (0..2_000u128).map(|i| (Prefix::new(addr("2600::") | i << 89, 40).unwrap(), 1 + i as u32)).collect();
+    let mut changing: Vec<Prefix<u128>> = stable
+        .iter()
+        .map(|(p, _)| Prefix::new(p.first() | 1 << 88, 40 + rng.below(89) as u8).unwrap())
         .collect();
-    let mut changing: Vec<Prefix<u128>> =
-        stable.iter().map(|(p, _)| Prefix::new(p.first() | 1 << 88, 40 + rng.below(89) as u8).unwrap()).collect();
     changing.extend(["2000::/3", "2600::/32", "2600::/16", "2600:f00::/24", "::/0"].map(prefix));
     fib.load(stable.iter().copied()).unwrap();
     let addrs: Vec<u128> = stable.iter().map(|(p, _)| p.first() | u128::from(rng.next())).collect();

@@ -155,7 +155,12 @@ impl Nodes {
     }
 
     /// Leaves of the cells that lead to no node, equal neighbours merged.
-    fn encode_leaves(&mut self, kids: u64, cells: &[u32; 64], plan: &mut Plan) -> Result<(u64, Block), FibError> {
+    fn encode_leaves(
+        &mut self,
+        kids: u64,
+        cells: &[u32; 64],
+        plan: &mut Plan,
+    ) -> Result<(u64, Block), FibError> {
         let (mut leafvec, mut leaves, mut n, mut last) = (0u64, [0u64; 16], 0, None);
         for (c, &label) in cells.iter().enumerate() {
             if kids >> c & 1 == 0 && last != Some(label) {

@@ -3,7 +3,10 @@
 use crate::fib::{NextHopId, ip6::Shared, ip6::lookup_portable};
 
 #[cfg(target_arch = "x86_64")]
-use crate::fib::{arena::GUARD, ip6::{INDEX, PLAIN_LEVELS, RECORD, SKIPPING, finish}};
+use crate::fib::{
+    arena::GUARD,
+    ip6::{INDEX, PLAIN_LEVELS, RECORD, SKIPPING, finish},
+};
 #[cfg(target_arch = "x86_64")]
 use std::{arch::x86_64::*, sync::atomic::AtomicU64};
 
@@ -72,7 +75,8 @@ unsafe fn lookup_64(shared: &Shared, addrs: &[u128], out: &mut [NextHopId]) {
             let up = _mm512_sllv_epi64(high, depth);
             let down = _mm512_srlv_epi64(low, _mm512_sub_epi64(_mm512_set1_epi64(64), depth));
             keys[g] = _mm512_or_si512(up, down);
-            items[g] = _mm512_cvtepu32_epi64(_mm512_i64gather_epi32::<4>(slot, shared.direct.as_ptr().cast()));
+            items[g] =
+                _mm512_cvtepu32_epi64(_mm512_i64gather_epi32::<4>(slot, shared.direct.as_ptr().cast()));
         }
     }
     let view = shared.words.view();
@@ -118,7 +122,8 @@ unsafe fn descend(view: &[AtomicU64], keys: &mut [__m512i; GROUPS], items: &mut 
                 let upto = _mm512_sllv_epi64(change, _mm512_xor_si512(cell, _mm512_set1_epi64(63)));
                 let rank = _mm512_popcnt_epi64(upto);
                 // In halves of words: the change word takes two, items count from 1.
-                let half = _mm512_add_epi64(_mm512_add_epi64(_mm512_add_epi64(at, at), rank), _mm512_set1_epi64(1));
+                let half =
+                    _mm512_add_epi64(_mm512_add_epi64(_mm512_add_epi64(at, at), rank), _mm512_set1_epi64(1));
                 let old = _mm512_cvtepi64_epi32(items[g]);
                 let next = _mm512_mask_i64gather_epi32::<4>(old, active, half, base.cast::<i32>());
                 items[g] = _mm512_cvtepu32_epi64(next);
