@@ -15,7 +15,7 @@ use linerate_pipeline::{BURST, Batch, Packet, PortId};
 use crate::flow::Flows;
 use crate::frame::{Stamp, Template, headers};
 use crate::ip::Ip;
-use crate::sink::{Expect, STREAMS, Sink, Tally};
+use crate::sink::{Expect, Fault, STREAMS, Sink, Tally};
 
 /// Where packets of a given length come from.
 pub trait FrameAlloc<P> {
@@ -193,11 +193,10 @@ impl<A: Ip, P: Packet> ClosedLoop<A, P> {
 
     /// What the trial came to. Complete when nothing is under way any more.
     pub fn result(&self) -> Trial {
-        Trial {
-            sent: self.sent_total,
-            lost: self.sent_total.saturating_sub(self.sink.received()),
-            tally: self.sink.tally(),
-        }
+        let tally = self.sink.tally();
+        // Where the signature is damaged nobody can tell which packet it was, but it did come back.
+        let back = self.sink.received() + tally.count(Fault::Signature);
+        Trial { sent: self.sent_total, lost: self.sent_total.saturating_sub(back), tally }
     }
 
     fn outstanding(&self, stream: usize) -> u32 {

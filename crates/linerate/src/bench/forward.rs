@@ -14,7 +14,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use linerate_dpdk::{Eal, EalConfig, Mbuf, Memory, Pci, Pool, PoolConfig, register_worker_thread, tsc, tsc_hz};
+use linerate_dpdk::{
+    Eal, EalConfig, Mbuf, Memory, Pci, Pool, PoolConfig, register_worker_thread, tsc, tsc_hz,
+};
 use linerate_engine::clock::Clock;
 use linerate_engine::desired::IdleSpec;
 use linerate_engine::graphs::{io, router as router_graph};
@@ -206,7 +208,8 @@ impl Bench {
         for (i, (name, routes)) in tables.iter().enumerate() {
             let domain = Domain::new();
             let mut router = router(domain.clone(), A::routes(routes))?;
-            let parts = router_graph::RouterParts { plane: router.plane(), seed: 7, icmp_errors_per_second: 10 };
+            let parts =
+                router_graph::RouterParts { plane: router.plane(), seed: 7, icmp_errors_per_second: 10 };
             let built = router_graph::graph(&parts)?;
             contenders.push(self.contender(name, &pair, i + 1, domain, built.graph)?);
             router.tick(self.clock.now());
@@ -228,9 +231,13 @@ impl Bench {
         self.note::<A>(real, &contenders);
         for c in contenders {
             c.workers.stop()?;
-            let lost = c.workers.views().iter().flat_map(|v| &v.counters.ports).map(|p| p.dropped()).sum::<u64>();
+            let lost =
+                c.workers.views().iter().flat_map(|v| &v.counters.ports).map(|p| p.dropped()).sum::<u64>();
             if lost > 0 || !c.workers.imbalance().is_empty() {
-                return Err(anyhow!("the worker of table {} dropped {lost} packets; its figure would be wrong", c.name));
+                return Err(anyhow!(
+                    "the worker of table {} dropped {lost} packets; its figure would be wrong",
+                    c.name
+                ));
             }
         }
         Ok(())
@@ -279,20 +286,24 @@ impl Bench {
     fn note<A: Ip>(&mut self, size: u16, contenders: &[Contender]) {
         let Some((floor, routers)) = contenders.split_first() else { return };
         let floor_summary = Summary::of(&floor.rates);
+        // Named after the traffic, which is the first table's.
+        let traffic = routers.first().map_or("io", |c| c.name);
+        let floor_id = format!("forward.{}.{traffic}.{size}.floor", A::ID);
+        let floor_rate = Measured::new(&floor_id, "Mpps", &floor.rates);
+        self.results.push(floor_rate.clone());
         for c in routers {
             let s = Summary::of(&c.rates);
             let id = |what: &str| format!("forward.{}.{}.{size}.{what}", A::ID, c.name);
             let mut rate = Measured::new(id("rate"), "Mpps", &c.rates);
-            rate.floor = Some(floor_summary.median);
-            rate.ratio = Some(s.median / floor_summary.median);
+            rate.floor = Some(floor_rate.value);
+            rate.peer = Some(floor_id.clone());
+            rate.ratio = Some(rate.value / floor_rate.value);
             let mut best = Measured::new(id("best"), "Mpps", &[s.best_tenth]);
             best.floor = Some(floor_summary.best_tenth);
+            best.peer = Some(floor_id.clone());
             best.ratio = Some(s.best_tenth / floor_summary.best_tenth);
-            let above = Measured::new(
-                id("cost"),
-                "ns",
-                &[1e3 / s.best_tenth - 1e3 / floor_summary.best_tenth],
-            );
+            let above =
+                Measured::new(id("cost"), "ns", &[1e3 / s.best_tenth - 1e3 / floor_summary.best_tenth]);
             self.results.extend([rate, best, above]);
         }
     }
@@ -394,7 +405,9 @@ fn gateway6(n: u32) -> std::net::IpAddr {
 
 /// By next hop: only their number matters to the choice of destinations.
 fn hops() -> Arc<[Hop]> {
-    (0..=NEXT_HOPS).map(|n| Hop { port: (n % 2) as PortId, destination_mac: [2; 6], source_mac: [2; 6] }).collect()
+    (0..=NEXT_HOPS)
+        .map(|n| Hop { port: (n % 2) as PortId, destination_mac: [2; 6], source_mac: [2; 6] })
+        .collect()
 }
 
 /// A router between the two ports with 64 neighbours and these routes.
@@ -405,7 +418,11 @@ fn router(domain: Domain, routes: Vec<(IpNet, Arc<RouteAction>)>) -> Result<Rout
         .map(|port| {
             let addresses = [
                 IpNet::new(std::net::Ipv4Addr::from_bits(0xac1f_0001 + (port << 8)).into(), 24),
-                IpNet::new(std::net::Ipv6Addr::from_bits(0x2001_0db8_fffe_u128 << 80 | u128::from(port) << 64 | 1).into(), 64),
+                IpNet::new(
+                    std::net::Ipv6Addr::from_bits(0x2001_0db8_fffe_u128 << 80 | u128::from(port) << 64 | 1)
+                        .into(),
+                    64,
+                ),
             ];
             let addresses: Vec<IpNet> = addresses.into_iter().flatten().collect();
             let port = port as PortId;

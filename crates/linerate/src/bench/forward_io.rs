@@ -82,7 +82,12 @@ pub(super) struct Pair {
 
 impl Pair {
     /// Opens them; `serial` makes their names unique.
-    pub(super) fn open(eal: &'static Eal, pool: &'static Pool, files: &[PathBuf; 2], serial: usize) -> Result<Self> {
+    pub(super) fn open(
+        eal: &'static Eal,
+        pool: &'static Pool,
+        files: &[PathBuf; 2],
+        serial: usize,
+    ) -> Result<Self> {
         let (mut ports, mut rx, mut tx) = (Vec::new(), Vec::new(), Vec::new());
         for (i, file) in files.iter().enumerate() {
             let device = format!("net_pcap{serial}_{i},rx_pcap={},infinite_rx=1", file.display());

@@ -22,8 +22,18 @@ pub(crate) const OUT: PortId = 1;
 
 /// A running floor. Ports must outlive the queues taken from them, so they are kept here.
 pub(crate) struct Floor {
+    /// Its only worker.
     pub(crate) workers: Workers<Mbuf>,
+    /// Devices stay open as long as they are.
     _ports: Vec<Port<Started>>,
+}
+
+impl Floor {
+    /// Ends it; the tester's ends of its ports must be gone.
+    pub(crate) fn stop(self) -> Result<()> {
+        self.workers.stop().context("the I/O floor's worker did not stop")?;
+        Ok(())
+    }
 }
 
 struct FromPool(&'static Pool);
@@ -41,14 +51,13 @@ pub(crate) fn start(
     clock: Clock,
     cpu: Option<usize>,
     idle: IdleSpec,
-    tag: &str,
 ) -> Result<(Floor, Ends<RxQueue, TxQueue>)> {
     let config = PortConfig { mtu: super::plan::MTU, ..PortConfig::default() };
     let (mut ports, mut rx, mut tx) = (Vec::new(), Vec::new(), Vec::new());
     let (mut ends_rx, mut ends_tx) = (Vec::new(), None);
     for (i, name) in PORTS.iter().enumerate() {
         let port = i as PortId;
-        let (ours, theirs) = Port::ring_pair(eal, &format!("{tag}_{name}"), RING, 1, &config, pool)
+        let (ours, theirs) = Port::ring_pair(eal, &format!("floor_{name}"), RING, 1, &config, pool)
             .context("the rings of the I/O floor")?;
         let (ours, our_rx, our_tx) = ours.start()?;
         let (theirs, their_rx, their_tx) = theirs.start()?;

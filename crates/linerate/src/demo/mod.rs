@@ -113,7 +113,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
         eal,
         &PoolConfig { name: "tester".into(), size: BUFFERS, data_room: BUFFER_SIZE, socket: None },
     )?;
-    let (floor, floor_ends) = floor::start(eal, pool, clock, cpus.worker, idle, "floor")?;
+    let (floor, floor_ends) = floor::start(eal, pool, clock, cpus.worker, idle)?;
     let floor_meter = Meter {
         counters: floor.workers.views()[0].counters.clone(),
         thread: floor.workers.views()[0].thread,
@@ -131,7 +131,14 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
         schedule: schedule.clone(),
     };
     let mut outcome = Outcome { routes, load, one_cpu: cpus.one(), ..Outcome::default() };
-    measure_all(station, flows4.as_ref().ok(), flows6.as_ref().ok(), &cpus, &mut progress, &mut outcome.cases)?;
+    measure_all(
+        station,
+        flows4.as_ref().ok(),
+        flows6.as_ref().ok(),
+        &cpus,
+        &mut progress,
+        &mut outcome.cases,
+    )?;
     progress.end();
     // A table of one family only is fine; one of neither is not.
     if let (Err(e), Err(_)) = (flows4, flows6) {
@@ -139,8 +146,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     }
     (outcome.drops, outcome.imbalance) = router.account();
     outcome.seconds = start.elapsed().as_secs_f64();
+    // DPDK ends with the instance, so what else uses it must end before.
+    floor.stop()?;
     router.stop()?;
-    drop(floor);
     finish(args, &outcome, &schedule, &cpus, eal)
 }
 
@@ -187,10 +195,13 @@ fn finish(
     let mut results = Results::default();
     crate::host::describe(&mut results);
     results.host("DPDK", eal.version());
-    results.config("table", match &args.rib {
-        Some(file) => file.display().to_string(),
-        None => format!("built-in, seed {SEED}"),
-    });
+    results.config(
+        "table",
+        match &args.rib {
+            Some(file) => file.display().to_string(),
+            None => format!("built-in, seed {SEED}"),
+        },
+    );
     results.config("IPv4 routes", outcome::thousands(outcome.routes.0 as u64));
     results.config("IPv6 routes", outcome::thousands(outcome.routes.1 as u64));
     results.config("next hops", plan::NEXT_HOPS);
@@ -252,7 +263,12 @@ impl Progress {
 
     /// A size is done.
     fn case(&mut self, line: &str) {
-        let _ = writeln!(std::io::stderr(), "{}[{:4.1} s] {line}", self.clear(), self.start.elapsed().as_secs_f64());
+        let _ = writeln!(
+            std::io::stderr(),
+            "{}[{:4.1} s] {line}",
+            self.clear(),
+            self.start.elapsed().as_secs_f64()
+        );
         if self.terminal {
             self.step("measuring");
         }

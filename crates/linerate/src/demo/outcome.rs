@@ -232,7 +232,10 @@ pub(crate) mod tests {
     fn it_passes_only_when_nothing_is_wrong() {
         let good = outcome();
         assert!(good.passed());
-        assert_eq!(good.verdict(), "8,000,000 packets sent, every one of them came back and was right in every byte.");
+        assert_eq!(
+            good.verdict(),
+            "8,000,000 packets sent, every one of them came back and was right in every byte."
+        );
         let mut lossy = outcome();
         lossy.cases[1].router.trial.lost = 3;
         lossy.cases[2].floor.trial.tally.bad = 1;
@@ -249,6 +252,9 @@ pub(crate) mod tests {
         assert_eq!((o.cases[0].limit(), o.cases[2].size()), ("router", "64 → 82".to_string()));
         assert!((o.cases[0].ratio() - 8.15 / 16.15).abs() < 1e-9);
         assert!((o.cases[1].gbps(0.812743) - 10.0).abs() < 1e-4);
-        assert_eq!((thousands(999), thousands(1000), thousands(12_345_678)), ("999".into(), "1,000".into(), "12,345,678".into()));
+        assert_eq!(
+            (thousands(999), thousands(1000), thousands(12_345_678)),
+            ("999".into(), "1,000".into(), "12,345,678".into())
+        );
     }
 }

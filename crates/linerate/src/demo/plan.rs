@@ -81,7 +81,11 @@ pub(crate) fn own6() -> Vec<Prefix<u128>> {
 /// How packets leave towards each next hop, by its number; entry 0 is not used.
 pub(crate) fn hops() -> Arc<[Hop]> {
     (0..=NEXT_HOPS)
-        .map(|n| Hop { port: port_of(n), destination_mac: next_hop_mac(n), source_mac: router_mac(port_of(n)) })
+        .map(|n| Hop {
+            port: port_of(n),
+            destination_mac: next_hop_mac(n),
+            source_mac: router_mac(port_of(n)),
+        })
         .collect()
 }
 
@@ -160,11 +164,17 @@ mod tests {
         assert_eq!(neighbors.len(), 2 * NEXT_HOPS as usize);
         for n in &neighbors {
             let i = interfaces.iter().find(|i| i.name == n.interface).unwrap();
-            assert!(i.addresses.iter().any(|net| net.contains(&n.address) && net.addr() != n.address), "{n:?}");
+            assert!(
+                i.addresses.iter().any(|net| net.contains(&n.address) && net.addr() != n.address),
+                "{n:?}"
+            );
         }
         for (n, hop) in hops().iter().enumerate().skip(1) {
             let of = neighbors.iter().filter(|x| x.mac == hop.destination_mac);
-            assert!(of.clone().count() == 2 && of.clone().all(|x| x.interface == PORTS[usize::from(hop.port)]), "{n}");
+            assert!(
+                of.clone().count() == 2 && of.clone().all(|x| x.interface == PORTS[usize::from(hop.port)]),
+                "{n}"
+            );
         }
     }
 

@@ -80,7 +80,8 @@ pub(crate) fn text(o: &Outcome) -> String {
     let mut s = String::new();
     for family in families(o) {
         let rows: Vec<_> = o.cases.iter().filter(|c| c.family == family).map(row).collect();
-        let width = |i: usize| rows.iter().map(|r| r[i].chars().count()).max().unwrap_or(0).max(COLUMNS[i].len());
+        let width =
+            |i: usize| rows.iter().map(|r| r[i].chars().count()).max().unwrap_or(0).max(COLUMNS[i].len());
         let cells = |of: &dyn Fn(usize) -> String| {
             (0..COLUMNS.len()).map(|i| format!("{:>w$}", of(i), w = width(i))).collect::<Vec<_>>().join("  ")
         };
@@ -153,13 +154,19 @@ pub(crate) fn page(o: &Outcome, r: &Results) -> Page {
     };
     let mut headline = Vec::new();
     for family in families(o) {
-        headline.push((format!("{} Mpps", number(best(family, &|c| c.router.rate().median))), format!("{family}, best size")));
+        headline.push((
+            format!("{} Mpps", number(best(family, &|c| c.router.rate().median))),
+            format!("{family}, best size"),
+        ));
         headline.push((
             format!("{} Gbps", number(best(family, &|c| c.gbps(c.router.rate().median)))),
             format!("{family} on the line (L1), best size"),
         ));
     }
-    headline.push((thousands((o.routes.0 + o.routes.1) as u64), format!("routes, loaded in {} s", number(o.load))));
+    headline.push((
+        thousands((o.routes.0 + o.routes.1) as u64),
+        format!("routes, loaded in {} s", number(o.load)),
+    ));
     headline.push((thousands(o.total().lost), format!("of {} packets lost", thousands(o.total().sent))));
     Page {
         title: "linerate demo".into(),
@@ -181,7 +188,9 @@ pub(crate) fn page(o: &Outcome, r: &Results) -> Page {
             chart(o, "Packet rate by the clock", "Mpps", |_, side| side.rate().median),
             chart(o, "Line rate by the clock", "Gbps L1", |c, side| c.gbps(side.rate().median)),
             chart(o, "Packet rate per second the worker is busy", "Mpps", |_, side| side.capacity().median),
-            chart(o, "Line rate per second the worker is busy", "Gbps L1", |c, side| c.gbps(side.capacity().median)),
+            chart(o, "Line rate per second the worker is busy", "Gbps L1", |c, side| {
+                c.gbps(side.capacity().median)
+            }),
         ],
         tables: families(o).into_iter().map(|f| table(o, f)).collect(),
         facts: vec![("Host".into(), r.host.clone()), ("Run".into(), r.config.clone())],
@@ -285,7 +294,9 @@ mod tests {
     #[test]
     fn the_text_says_what_was_wrong() {
         let mut o = outcome();
-        assert!(text(&o).ends_with("PASS: 8,000,000 packets sent, every one of them came back and was right in every byte."));
+        assert!(text(&o).ends_with(
+            "PASS: 8,000,000 packets sent, every one of them came back and was right in every byte."
+        ));
         o.cases[0].router.trial.tally.bad = 1;
         o.cases[0].router.trial.tally.described.push("packet 7 to 8.8.8.8: TTL 64".into());
         o.one_cpu = true;

@@ -35,7 +35,9 @@ pub(crate) fn start(
     broken: Option<Break>,
 ) -> Result<(Router, f64)> {
     let routes = match broken {
-        Some(b) => plan::routes(&b.table(&tables.ipv4, plan::NEXT_HOPS), &b.table(&tables.ipv6, plan::NEXT_HOPS)),
+        Some(b) => {
+            plan::routes(&b.table(&tables.ipv4, plan::NEXT_HOPS), &b.table(&tables.ipv6, plan::NEXT_HOPS))
+        }
         None => plan::routes(&tables.ipv4, &tables.ipv6),
     };
     let desired = Desired {
@@ -76,7 +78,8 @@ impl Router {
     pub(crate) fn ends(&mut self, pool: &'static Pool) -> Result<Ends<RxQueue, TxQueue>> {
         let (mut rx, mut tx) = (Vec::new(), None);
         for (i, name) in PORTS.iter().enumerate() {
-            let peer = self.instance.take_peer(name).ok_or_else(|| anyhow!("port {name} has no other end"))?;
+            let peer =
+                self.instance.take_peer(name).ok_or_else(|| anyhow!("port {name} has no other end"))?;
             let (port, their_rx, their_tx) = peer.start(plan::MTU, pool)?;
             rx.extend(their_rx.into_iter().map(|q| (i as PortId, q)));
             if i == usize::from(IN) {
