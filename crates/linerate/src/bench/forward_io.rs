@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
 use linerate_dpdk::{Device, Eal, Mbuf, Pool, Port, PortConfig, RxQueue, Started, TxQueue};
-use linerate_pipeline::io::{RxQueue as _, TxQueue as _};
 use linerate_pipeline::{Batch, PortId};
 use linerate_tester::flow::Flow;
 use linerate_tester::ip::Ip;
