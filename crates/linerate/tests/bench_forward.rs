@@ -1,5 +1,7 @@
 //! `linerate bench forward` from end to end: figures under stable names, each beside its floor.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 use std::process::Command;
 
 use serde_json::Value;

@@ -1,5 +1,7 @@
 //! `linerate demo` from end to end: it passes, and it fails when the router is wrong on purpose.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 use std::path::Path;
 use std::process::{Command, Output};
 

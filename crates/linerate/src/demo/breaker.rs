@@ -69,7 +69,7 @@ impl<Q> Breaker<Q> {
         let count = &mut self.count;
         batch.retain(|packet| {
             *count += 1;
-            if *count % EVERY != 0 {
+            if !count.is_multiple_of(EVERY) {
                 return true;
             }
             let head = packet.head_mut();
