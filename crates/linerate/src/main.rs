@@ -5,7 +5,9 @@
 mod bench;
 mod client;
 mod cmd;
+mod demo;
 mod exit;
+mod host;
 
 use std::process::ExitCode;
 
@@ -31,6 +33,7 @@ enum Command {
     Trace(cmd::trace::TraceArgs),
     /// Change receive queues of a running instance
     Queue(cmd::queue::QueueArgs),
+    Demo(demo::DemoArgs),
     /// Micro-benchmarks of linerate's own structures, next to their peers
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Command::Show(args) => cmd::show::run(&args),
         Command::Trace(args) => cmd::trace::run(&args),
         Command::Queue(args) => cmd::queue::run(&args),
+        Command::Demo(args) => demo::run(&args).map_err(exit::Failure::from),
         Command::Bench(bench) => bench::run(bench),
     })
 }

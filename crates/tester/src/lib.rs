@@ -1,3 +1,22 @@
-//! Traffic, verification, reports.
+//! The tester: traffic that can be verified packet by packet, the verification, and the reports about it.
+//!
+//! Read [`frame`] for what a test packet looks like, [`sink`] for what is checked when it comes back, and
+//! [`closed_loop`] for how the two are joined so that a rate is measured without losing a packet on the way.
+//!
+//! Pure: no sockets, threads, files or clocks. Time is a parameter, packets are anything that implements
+//! [`linerate_pipeline::Packet`], queues anything that implements [`linerate_pipeline::io`]'s traits.
 
 #![forbid(unsafe_code)]
+
+pub mod closed_loop;
+pub mod flow;
+pub mod frame;
+pub mod ip;
+pub mod oracle;
+pub mod report;
+pub mod rng;
+pub mod sequence;
+pub mod sink;
+pub mod stats;
+pub mod table;
+pub mod wire_rate;

@@ -4,6 +4,8 @@ pub(crate) mod fib;
 #[cfg(feature = "peers")]
 mod fib_peers;
 mod fib_updates;
+pub(crate) mod forward;
+mod forward_io;
 mod keys;
 mod race;
 mod report;
@@ -19,11 +21,14 @@ use crate::exit::Failure;
 pub(crate) enum Bench {
     /// Longest-prefix match, against Poptrie and DPDK's FIBs
     Fib(fib::FibBenchArgs),
+    /// The router's cost per packet, beside the bare I/O of the same devices
+    Forward(forward::ForwardBenchArgs),
 }
 
 /// Runs one benchmark.
 pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
     match bench {
         Bench::Fib(args) => Ok(fib::run(args)?),
+        Bench::Forward(args) => Ok(forward::run(args)?),
     }
 }

@@ -12,7 +12,6 @@ mod next_hops;
 pub mod oracle;
 #[cfg(feature = "poptrie")]
 pub mod poptrie;
-#[allow(unsafe_code, reason = "vector kernels; the module says why they are sound")]
 mod simd;
 mod strided;
 #[cfg(all(test, not(loom)))]

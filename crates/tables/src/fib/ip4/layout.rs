@@ -102,6 +102,7 @@ impl Encoded {
 }
 
 /// What 64 painted cells become.
+#[allow(clippy::large_enum_variant, reason = "lives on the stack for one update; a box would allocate")]
 pub(crate) enum Painted {
     /// All the same: no record needed.
     Uniform(Entry),

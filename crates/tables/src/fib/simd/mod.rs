@@ -25,6 +25,8 @@
 //!
 //! Kernels are property-tested against the portable one, which uses nothing but atomics, and concurrently with a writer.
 
+#![allow(unsafe_code, reason = "vector kernels on table memory")]
+
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod ip4;
 pub(crate) mod ip6;
