@@ -1,5 +1,7 @@
 //! Software devices other than rings: net_null, net_pcap, net_memif; wrong devices; opening and closing many times.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod common;
 
 use std::path::Path;

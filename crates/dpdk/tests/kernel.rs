@@ -1,6 +1,8 @@
 //! Devices of the kernel: tap, AF_PACKET and AF_XDP on a veth pair, in a network namespace of the test's own. Need root:
 //! without it each test says that it was skipped.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod common;
 
 use common::{Fixture, content, output_of, packet, pattern};

@@ -1,5 +1,7 @@
 //! Ports joined by rings: sending, receiving, backpressure, queues, shutdown.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod common;
 
 use common::{Fixture, content, packet, pattern, receive, send};

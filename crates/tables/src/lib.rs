@@ -2,6 +2,17 @@
 //!
 //! Depends on nothing of ours but `wire`. No sockets, threads, files or clocks. Read [`fib`] first.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::print_stderr,
+        reason = "a test fails by panicking, and says loudly what it skips"
+    )
+)]
+
 pub mod fib;
 pub mod prefix;
 pub mod qsbr;
