@@ -1,7 +1,13 @@
 //! Devices of the kernel: tap, AF_PACKET and AF_XDP on a veth pair, in a network namespace of the test's own. Need root:
 //! without it each test says that it was skipped.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 
