@@ -160,6 +160,16 @@ impl<State> Port<State> {
         &self.notes
     }
 
+    /// Buffers that the driver may keep for good when the port is closed; 0 for most. DPDK's AF_XDP driver does not give
+    /// back what lies in its fill ring and what the kernel has not yet reported as sent.
+    #[must_use]
+    pub fn kept_buffers(&self) -> u32 {
+        // 2,048 of the fill ring, and a burst on its way in each direction.
+        let per_queue =
+            if self.inner.driver == "net_af_xdp" { 2048 + 2 * linerate_pipeline::BURST as u32 } else { 0 };
+        per_queue * u32::from(self.config.rx_queues)
+    }
+
     /// DPDK's port number.
     #[must_use]
     pub fn id(&self) -> u16 {

@@ -247,16 +247,19 @@ fn watch_links(shared: &Shared, up: &mut [bool]) {
 fn take_down(eal: &'static Eal, shared: &Shared) -> Result<(), StopError> {
     let remains = shared.workers.stop().map_err(StopError::Workers)?;
     drop(remains);
-    let mut failed = None;
+    let (mut failed, mut kept) = (None, 0);
     for port in &shared.ports {
-        if let Err(error) = port.stop() {
-            failed.get_or_insert(StopError::Port(error));
+        match port.stop() {
+            Ok(buffers) => kept += buffers,
+            Err(error) => {
+                failed.get_or_insert(StopError::Port(error));
+            }
         }
     }
     let peers: HashMap<_, _> =
         std::mem::take(&mut *shared.peers.lock().unwrap_or_else(PoisonError::into_inner));
     drop(peers);
-    for pool in shared.pools.iter().filter(|p| p.in_use() > 0) {
+    for pool in shared.pools.iter().filter(|p| p.in_use() > kept) {
         failed.get_or_insert(StopError::Leak { pool: pool.name().into(), packets: pool.in_use() });
     }
     if let Err(error) = eal.cleanup()
