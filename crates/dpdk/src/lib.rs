@@ -26,7 +26,7 @@ mod tsc;
 pub use args::{EalConfig, Memory, Pci};
 pub use eal::{CleanupError, Eal, EalError};
 pub use errno::Errno;
-pub use life::{ThreadError, WorkerThread, register_worker_thread};
+pub use life::{ThreadError, WorkerThread, kept_buffers, register_worker_thread};
 pub use log::take_log;
 pub use mbuf::Mbuf;
 pub use pool::{HEADROOM, MAX_FRAME, Pool, PoolConfig, PoolError, pools};

@@ -160,16 +160,6 @@ impl<State> Port<State> {
         &self.notes
     }
 
-    /// Buffers that the driver may keep for good when the port is closed; 0 for most. DPDK's AF_XDP driver does not give
-    /// back what lies in its fill ring and what the kernel has not yet reported as sent.
-    #[must_use]
-    pub fn kept_buffers(&self) -> u32 {
-        // 2,048 of the fill ring, and a burst on its way in each direction.
-        let per_queue =
-            if self.inner.driver == "net_af_xdp" { 2048 + 2 * linerate_pipeline::BURST as u32 } else { 0 };
-        per_queue * u32::from(self.config.rx_queues)
-    }
-
     /// DPDK's port number.
     #[must_use]
     pub fn id(&self) -> u16 {
@@ -234,13 +224,16 @@ impl<State> Port<State> {
 
     /// The MTU in effect, in bytes.
     pub fn mtu(&self) -> Result<u16, PortError> {
-        setup::mtu(&self.inner)
+        // A driver that carries more than it announces takes no larger MTU either, and has none of its own.
+        if self.inner.carries.is_some() { Ok(self.config.mtu) } else { setup::mtu(&self.inner) }
     }
 
     /// Changes the MTU. Many devices want to be stopped for it.
     pub fn set_mtu(&mut self, mtu: u16) -> Result<(), PortError> {
         setup::check_mtu(&self.inner.name, mtu, &self.info)?;
-        setup::set_mtu(&self.inner, mtu)
+        setup::set_mtu(&self.inner, mtu)?;
+        self.config.mtu = mtu;
+        Ok(())
     }
 
     /// Fills the RSS redirection table: hash modulo its size picks the entry, the entry the queue. `queues` is repeated

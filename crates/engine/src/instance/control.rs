@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use linerate_dpdk::{
-    CleanupError, Eal, EalConfig, Mbuf, Memory, Pci, RxQueue, TxQueue, register_worker_thread, tsc, tsc_hz,
+    CleanupError, Eal, EalConfig, Mbuf, Memory, Pci, RxQueue, TxQueue, kept_buffers, register_worker_thread,
+    tsc, tsc_hz,
 };
 use linerate_linux::thread;
 use linerate_pipeline::{Graph, PortId};
@@ -247,19 +248,16 @@ fn watch_links(shared: &Shared, up: &mut [bool]) {
 fn take_down(eal: &'static Eal, shared: &Shared) -> Result<(), StopError> {
     let remains = shared.workers.stop().map_err(StopError::Workers)?;
     drop(remains);
-    let (mut failed, mut kept) = (None, 0);
+    let mut failed = None;
     for port in &shared.ports {
-        match port.stop() {
-            Ok(buffers) => kept += buffers,
-            Err(error) => {
-                failed.get_or_insert(StopError::Port(error));
-            }
+        if let Err(error) = port.stop() {
+            failed.get_or_insert(StopError::Port(error));
         }
     }
     let peers: HashMap<_, _> =
         std::mem::take(&mut *shared.peers.lock().unwrap_or_else(PoisonError::into_inner));
     drop(peers);
-    for pool in shared.pools.iter().filter(|p| p.in_use() > kept) {
+    for pool in shared.pools.iter().filter(|p| p.in_use() > kept_buffers()) {
         failed.get_or_insert(StopError::Leak { pool: pool.name().into(), packets: pool.in_use() });
     }
     if let Err(error) = eal.cleanup()

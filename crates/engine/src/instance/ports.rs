@@ -216,13 +216,12 @@ impl PortState {
         }
     }
 
-    /// Stops and closes the port. All its queues must have been dropped. Returns how many buffers the driver may have
-    /// kept.
-    pub(super) fn stop(&self) -> Result<u32, PortError> {
-        let Some(port) = self.port().take() else { return Ok(0) };
-        let kept = port.kept_buffers();
-        port.stop(Vec::new(), Vec::new()).map_err(|e| e.error)?;
-        Ok(kept)
+    /// Stops and closes the port. All its queues must have been dropped.
+    pub(super) fn stop(&self) -> Result<(), PortError> {
+        match self.port().take() {
+            Some(port) => port.stop(Vec::new(), Vec::new()).map(drop).map_err(|e| e.error),
+            None => Ok(()),
+        }
     }
 
     fn port(&self) -> MutexGuard<'_, Option<Port<Started>>> {
