@@ -17,6 +17,7 @@ mod life;
 mod log;
 mod mbuf;
 mod memory;
+mod pages;
 #[cfg(feature = "peers")]
 pub mod peers;
 mod pool;
@@ -29,6 +30,7 @@ pub use errno::Errno;
 pub use life::{ThreadError, WorkerThread, register_worker_thread};
 pub use log::take_log;
 pub use mbuf::Mbuf;
+pub use pages::large_pages;
 pub use pool::{HEADROOM, MAX_FRAME, Pool, PoolConfig, PoolError, pools};
 pub use port::{
     Device, Link, Note, Port, PortConfig, PortError, PortInfo, PortStats, Rss, Running, RxQueue, Started,
