@@ -2,7 +2,7 @@
 //!
 //! A node is one file: an enum of its exits, a struct with its state, and [`Node::process`] over a batch. It decides
 //! for each packet by which exit it leaves; where an exit leads is said in one place per product
-//! (`linerate-engine`, `graphs/`), so that the same node serves several products.
+//! (the router's is `graph.rs` in `linerate-router`), so that the same node serves several products.
 
 use std::fmt;
 use std::marker::PhantomData;
