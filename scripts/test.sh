@@ -24,22 +24,32 @@ unit() {
 }
 
 loom() {
-    RUSTFLAGS="$cpu --cfg loom" cargo test --quiet --release --package linerate-tables --lib --target-dir target/loom loom
+    RUSTFLAGS="$cpu --cfg loom" cargo nextest run --release --package linerate-tables --lib --target-dir target/loom qsbr
 }
 
 fuzz() {
     # AddressSanitizer needs a nightly compiler; without one the targets run uninstrumented by it, still coverage-guided.
-    local toolchain=() sanitizer=none
-    if cargo +nightly --version >/dev/null 2>&1; then toolchain=(+nightly) sanitizer=address; fi
-    local target
-    for target in $(cargo fuzz list); do
-        echo "fuzz: $target for ${FUZZ_SECONDS:-60} s"
-        mkdir -p "fuzz/corpus/$target"
-        cargo "${toolchain[@]}" fuzz run --sanitizer "$sanitizer" "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
-            -max_total_time="${FUZZ_SECONDS:-60}" -rss_limit_mb=4096 -timeout=10 -print_final_stats=1 2>&1 |
-            tail -n 12
-    done
+    export RUSTFLAGS=$cpu SANITIZER=none
+    if cargo +nightly --version >/dev/null 2>&1; then export RUSTUP_TOOLCHAIN=nightly SANITIZER=address; fi
+    echo "fuzz: ${FUZZ_SECONDS:-60} s for each target, sanitizer: $SANITIZER"
+    cargo fuzz build --sanitizer "$SANITIZER"
+    cargo fuzz list | xargs -P "$(nproc)" -I '{}' bash -c 'fuzz_one {}'
 }
+
+fuzz_one() {
+    local target=$1 log=fuzz/target/$1.log
+    mkdir -p "fuzz/corpus/$target"
+    if cargo fuzz run --sanitizer "$SANITIZER" "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
+        -max_total_time="${FUZZ_SECONDS:-60}" -rss_limit_mb=4096 -timeout=10 -print_final_stats=1 >"$log" 2>&1
+    then
+        awk -v target="$target" '/^Done |number_of_executed_units|average_exec_per_sec|peak_rss_mb/ { print target ": " $0 }' "$log"
+    else
+        cat "$log"
+        echo "fuzz: $target FAILED"
+        return 1
+    fi
+}
+export -f fuzz_one
 
 system() {
     cargo build --release --quiet --bin linerate

@@ -93,10 +93,30 @@ class Linerate:
         raise AssertionError(f"linerate was not ready in {seconds} s:\n{self.log.read_text()}")
 
     def cli(self, command, check=True):
-        return sh(f"{LINERATE} --socket {self.socket} {command}", check=check)
+        return sh(f"{LINERATE} {command} --socket {self.socket}", check=check)
 
     def show(self, what):
         return json.loads(self.cli(f"show {what} --json").stdout)
+
+    def ports(self):
+        """The ports by name."""
+        return {p["name"]: p for p in self.show("ports")["ports"]}
+
+    def drops(self):
+        """Packets dropped, by reason."""
+        return {d["reason"]: d["packets"] for d in self.show("drops")["drops"] if d["packets"]}
+
+    def at_rest(self):
+        """Ports and drops once the counters no longer move; every packet that came in must be in one of them."""
+        def read():
+            ports = self.ports()
+            moving = {name: (p["rx"]["packets"], p["tx"]["packets"], p["unaccounted"]) for name, p in ports.items()}
+            return moving, self.drops()
+        settle(read)
+        ports, drops = self.ports(), self.drops()
+        lost = {name: p["unaccounted"] for name, p in ports.items() if p["unaccounted"]}
+        assert not lost, f"packets that no counter explains: {lost}\n{ports}\n{drops}"
+        return ports, drops
 
     def stop(self):
         """SIGTERM; returns the exit code."""

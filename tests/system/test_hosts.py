@@ -13,7 +13,7 @@ CONFIG = """
 memory = "no-huge"
 memory_mb = 512
 file_prefix = "{{prefix}}"
-buffer_size = 9600
+buffer_size = {buffer}
 
 [api]
 socket = "{{socket}}"
@@ -42,13 +42,14 @@ port = "p1"
 addresses = ["198.18.2.1/24", "2001:db8:2::1/64"]
 """
 
-AF_PACKET = ("net_af_packet", ",blocksz=65536,framesz=16384,framecnt=512")
-AF_XDP = ("net_af_xdp", ",force_copy=1")
+# Driver, arguments, buffer size. AF_PACKET copies a frame into one buffer; AF_XDP's buffers must fit into a page.
+AF_PACKET = ("net_af_packet", ",blocksz=40960,framesz=10240,framecnt=512", 10240)
+AF_XDP = ("net_af_xdp", ",force_copy=1", 2048)
 
 
 def router(folder, a, b, prefix, driver=AF_PACKET, mtu0=1500, mtu1=1500):
-    name, arguments = driver
-    text = CONFIG.format(driver=name, arguments=arguments, a=a.outside, b=b.outside, mtu0=mtu0, mtu1=mtu1)
+    name, arguments, buffer = driver
+    text = CONFIG.format(driver=name, arguments=arguments, buffer=buffer, a=a.outside, b=b.outside, mtu0=mtu0, mtu1=mtu1)
     return lab.linerate(folder, text, prefix)
 
 

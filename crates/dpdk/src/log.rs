@@ -46,6 +46,8 @@ pub(crate) fn since(mark: usize) -> String {
     let lines: Vec<&str> =
         log.lines.iter().skip(mark.saturating_sub(log.dropped)).map(|line| strip(line)).collect();
     let telling: Vec<&str> = lines.iter().copied().filter(|line| is_telling(line)).collect();
+    let specific: Vec<&str> = telling.iter().copied().filter(|line| !is_general(line)).collect();
+    let telling = if specific.is_empty() { telling } else { specific };
     let chosen = if telling.is_empty() { &lines } else { &telling };
     let from = chosen.len().saturating_sub(2);
     chosen[from..].join("; ")
@@ -61,6 +63,14 @@ fn is_telling(line: &str) -> bool {
     ["fail", "error", "cannot", "can't", "could not", "couldn't", "invalid", "not ", "no ", "unable"]
         .iter()
         .any(|word| line.contains(word))
+}
+
+/// What DPDK's bus code says about every device whose driver refuses it.
+fn is_general(line: &str) -> bool {
+    ["Driver cannot attach the device", "Failed to attach device on primary process"]
+        .iter()
+        .any(|general| line.contains(general))
+        || line.contains("failed to initialize") && line.ends_with("device")
 }
 
 /// Without the component's prefix and the final full stop.
@@ -97,6 +107,12 @@ mod tests {
         feed("EAL: Detected CPU lcores: 2\nEAL: failed to find driver x.\n");
         feed("EAL: trying again\n");
         assert_eq!(since(from), "failed to find driver x");
+        let refused = mark();
+        feed("net_x: Couldn't open /x.pcap: No such file\n");
+        feed(
+            "EAL: Driver cannot attach the device (net_x0)\nEAL: Failed to attach device on primary process\n",
+        );
+        assert_eq!(since(refused), "net_x: Couldn't open /x.pcap: No such file");
         for i in 0..1000 {
             feed(&format!("line {i} {}\n", "x".repeat(1000)));
         }

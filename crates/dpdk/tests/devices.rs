@@ -21,12 +21,17 @@ fn a_wrong_device_is_one_sentence_with_advice() {
         ("", ["'' is not a device", "PCI address"]),
         ("net_nonsense3", ["DPDK has no driver 'net_nonsense'", "librte-meta-net"]),
         ("0000:ff:1f.7", ["this host has no such PCI device", "lspci"]),
-        ("net_pcap0,rx_pcap=/nonexistent/x.pcap", ["cannot be opened", "/nonexistent/x.pcap"]),
-        ("net_af_packet0,iface=nonexistent0", ["cannot be opened", "nonexistent0"]),
+        ("net_pcap0,rx_pcap=/nonexistent/x.pcap", ["'/nonexistent/x.pcap' cannot be read", "No such file"]),
+        ("net_pcap0,rx_pcap=/proc/self/maps", ["its driver refuses it", "/proc/self/maps"]),
+        ("net_pcap0,tx_pcap=/nonexistent/y.pcap", ["its driver refuses it", "/nonexistent/y.pcap"]),
+        ("net_af_packet0,iface=nonexistent0", ["no Linux interface 'nonexistent0'", "ip link"]),
+        ("net_af_xdp0,iface=nonexistent0", ["no Linux interface 'nonexistent0'", "ip link"]),
+        ("net_af_packet0", ["names no Linux interface", "net_af_packet0,iface=NAME"]),
         ("net_null0,nonsense=1", ["device 'net_null0,nonsense=1' cannot be opened", "nonsense"]),
     ] {
         let error = open(device).unwrap_err().to_string();
         assert!(texts.iter().all(|text| error.contains(text)) && !error.contains('\n'), "{device}: {error}");
+        assert!(!error.contains("permission"), "{device}: {error}");
     }
     let one = Device::open(fixture.eal, "net_null0").unwrap();
     assert_eq!(

@@ -245,11 +245,10 @@ fn packets_that_wait_for_a_neighbour_are_given_back_at_the_end() {
     }
     lab.wait(1);
     let counters = lab.instance.workers()[0].counters.clone();
-    common::wait_for("packets wait", || counters.port(0).held.get() > 0);
-    let held = counters.port(0).held.get();
+    common::wait_for("all packets wait", || counters.port(0).held.get() == 20);
     lab.end();
     assert_eq!(counters.port(0).held.get(), 0);
-    assert_eq!(counters.drops(DropReason::Shutdown), held);
+    assert_eq!(counters.drops(DropReason::Shutdown), 20);
 }
 
 /// Ends the other thread of a test.

@@ -83,3 +83,14 @@ proptest! {
         fuzz::graph(&data);
     }
 }
+
+/// The fuzzer's first inputs, to which those that once broke something are added.
+#[test]
+fn the_inputs_of_the_fuzzer_are_accounted_for() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/packets");
+    let inputs: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(inputs.len() >= 6);
+    for input in inputs {
+        fuzz::graph(&std::fs::read(input).unwrap());
+    }
+}

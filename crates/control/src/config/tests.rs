@@ -720,3 +720,14 @@ proptest! {
         fuzz(damaged.as_bytes());
     }
 }
+
+/// The fuzzer's first inputs, to which those that once broke something are added.
+#[test]
+fn the_inputs_of_the_fuzzer_do_no_harm() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/config");
+    let inputs: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(inputs.len() >= 6);
+    for input in inputs {
+        fuzz(&std::fs::read(input).unwrap());
+    }
+}

@@ -1,9 +1,7 @@
 //! Devices: opening, asking, closing.
 
 use std::ffi::{CStr, CString};
-use std::fs;
 use std::mem::MaybeUninit;
-use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::error::PortError;
+use super::opening::{argument, check_present, explain, is_pci, quote};
 use crate::eal::Eal;
 use crate::errno::{Errno, check};
 use crate::ffi;
@@ -128,6 +127,8 @@ pub(super) struct Inner {
     pub(super) name: String,
     pub(super) driver: String,
     device: *mut ffi::rte_device,
+    /// The largest MTU, where the driver carries more than it announces.
+    carries: Option<u16>,
     rings: Option<Arc<Rings>>,
     _count: DeviceCount,
 }
@@ -151,7 +152,9 @@ impl Inner {
         let name = device.split(',').next().unwrap_or(device).to_owned();
         let info = raw_info(id, &name)?;
         *open |= 1 << id;
-        let inner = Inner { id, name, driver: driver(&info), device: info.device, rings, _count: count };
+        let driver = driver(&info);
+        let carries = carries(&driver, device);
+        let inner = Inner { id, name, driver, device: info.device, carries, rings, _count: count };
         Ok(Device { inner: Arc::new(inner) })
     }
 
@@ -169,7 +172,7 @@ impl Inner {
             max_rx_queues: info.max_rx_queues,
             max_tx_queues: info.max_tx_queues,
             min_mtu: info.min_mtu,
-            max_mtu: max_mtu(&info),
+            max_mtu: self.carries.unwrap_or_else(|| announced_mtu(&info)),
             has_rss: info.flow_type_rss_offloads != 0,
             reta_size: info.reta_size,
             rss_key_len: info.hash_key_size,
@@ -327,18 +330,28 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// Drivers that send packets of several segments as they are without announcing it.
 const CHAINS: [&str; 3] = ["net_pcap", "net_memif", "net_null"];
 
-/// Drivers that announce 1,518-byte frames and carry any length.
-const ANY_LENGTH: [&str; 1] = ["net_memif"];
+/// AF_PACKET's frame size where the device string names none.
+const PACKET_FRAME: usize = 2048;
 
-/// The largest MTU: what the driver says, but no more than its longest frame less the Ethernet header and CRC.
-fn max_mtu(info: &ffi::rte_eth_dev_info) -> u16 {
-    if ANY_LENGTH.contains(&driver(info).as_str()) {
-        return MAX_FRAME as u16;
-    }
-    announced_mtu(info)
+/// What AF_PACKET's frames hold besides the network-layer packet: the kernel's header and address (66 bytes) and up to
+/// 22 bytes of Ethernet header and tags.
+const PACKET_OVERHEAD: usize = 88;
+
+/// The largest MTU of the drivers that announce 1,518-byte frames and carry longer ones.
+fn carries(driver: &str, device: &str) -> Option<u16> {
+    let most = match driver {
+        "net_memif" => MAX_FRAME,
+        "net_af_packet" => {
+            let frame = argument(device, "framesz").map_or(Some(PACKET_FRAME), |size| size.parse().ok())?;
+            frame.saturating_sub(PACKET_OVERHEAD).min(MAX_FRAME)
+        }
+        _ => return None,
+    };
+    u16::try_from(most).ok()
 }
 
-/// The largest MTU that the driver lets itself be configured with.
+/// The largest MTU that the driver lets itself be configured with: what it says, but no more than its longest frame less
+/// the Ethernet header and CRC.
 pub(super) fn announced_mtu(info: &ffi::rte_eth_dev_info) -> u16 {
     let by_frame = u16::try_from(info.max_rx_pktlen.saturating_sub(18)).unwrap_or(u16::MAX);
     if by_frame == 0 { info.max_mtu } else { info.max_mtu.min(by_frame) }
@@ -377,67 +390,6 @@ fn check_syntax(device: &str) -> Result<&str, PortError> {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     let clean = !device.contains(|c: char| c.is_control());
     if clean && (vdev || is_pci(name)) { Ok(name) } else { Err(PortError::Syntax { device: device.into() }) }
-}
-
-/// `DDDD:BB:DD.F` in hexadecimal.
-fn is_pci(name: &str) -> bool {
-    let hex = |part: &str, len: usize| part.len() == len && part.bytes().all(|b| b.is_ascii_hexdigit());
-    let Some((rest, function)) = name.split_once('.') else { return false };
-    let parts: Vec<&str> = rest.split(':').collect();
-    matches!(parts[..], [domain, bus, device]
-        if hex(domain, 4) && hex(bus, 2) && hex(device, 2) && hex(function, 1))
-}
-
-/// What can be seen about a PCI device without DPDK.
-fn check_present(device: &str, name: &str) -> Result<(), PortError> {
-    if !is_pci(name) {
-        return Ok(());
-    }
-    let error = |why: String| Err(PortError::Open { device: device.into(), why, log: String::new() });
-    let path = Path::new("/sys/bus/pci/devices").join(name.to_ascii_lowercase());
-    if !path.exists() {
-        return error("this host has no such PCI device (see lspci -D)".into());
-    }
-    let driver =
-        fs::read_link(path.join("driver")).ok().and_then(|d| Some(d.file_name()?.to_str()?.to_owned()));
-    match driver.as_deref() {
-        // Mellanox and Microsoft devices share the kernel's driver; the others must be taken from it.
-        Some("vfio-pci" | "uio_pci_generic" | "igb_uio" | "mlx5_core" | "mlx4_core" | "mana" | "nfp") => {
-            Ok(())
-        }
-        Some(other) => error(format!(
-            "it is bound to the kernel driver {other}: bind it to vfio-pci (dpdk-devbind.py --bind=vfio-pci {name})"
-        )),
-        None => error(format!(
-            "it is bound to no driver: bind it to vfio-pci (dpdk-devbind.py --bind=vfio-pci {name})"
-        )),
-    }
-}
-
-fn explain(device: &str, name: &str, errno: Errno, log: &str) -> PortError {
-    let lower = log.to_ascii_lowercase();
-    let no_driver = lower.contains("failed to parse device") || lower.contains("no driver");
-    let why = match errno.0 {
-        nix::libc::EEXIST => return PortError::InUse { device: device.into() },
-        _ if no_driver && !is_pci(name) => {
-            let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-            let why = format!(
-                "DPDK has no driver '{stem}': check the name and that its package is installed (Debian: \
-                 librte-meta-net)"
-            );
-            return PortError::Open { device: device.into(), why, log: String::new() };
-        }
-        nix::libc::EPERM | nix::libc::EACCES => {
-            "permission denied: run as root or with the capabilities that the device needs".into()
-        }
-        nix::libc::ENOMEM => "out of memory: give DPDK more memory".into(),
-        _ => errno.to_string(),
-    };
-    PortError::Open { device: device.into(), why, log: quote(log) }
-}
-
-fn quote(log: &str) -> String {
-    if log.is_empty() { String::new() } else { format!(" (DPDK: {log})") }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 mod config;
 mod device;
 mod error;
+mod opening;
 mod queue;
 mod setup;
 mod stats;

@@ -5,8 +5,10 @@ use std::mem::MaybeUninit;
 use super::config::{Note, PortConfig, Rss};
 use super::device::{Inner, PortInfo, announced_mtu};
 use super::error::PortError;
+use super::opening::quote;
 use crate::errno::{Errno, check};
 use crate::ffi;
+use crate::log;
 use crate::pool::{MAX_FRAME, Pool};
 
 /// Ethernet header and two VLAN tags: what a frame has in front of the MTU's bytes.
@@ -240,11 +242,12 @@ fn set_up_queues(
     let (mut rx_conf, mut tx_conf) = (raw.default_rxconf, raw.default_txconf);
     (rx_conf.offloads, tx_conf.offloads) = (conf.rxmode.offloads, conf.txmode.offloads);
     for queue in 0..config.rx_queues {
+        let mark = log::mark();
         // SAFETY: the port is configured and stopped; the pool lives for ever.
         let code = unsafe {
             ffi::rte_eth_rx_queue_setup(inner.id, queue, rx, socket, &raw const rx_conf, pool.raw())
         };
-        check(code).map_err(|errno| rx_queue_error(inner, errno, pool))?;
+        check(code).map_err(|errno| rx_queue_error(inner, errno, pool, &log::since(mark)))?;
     }
     for queue in 0..config.tx_queues {
         // SAFETY: the port is configured and stopped.
@@ -254,17 +257,32 @@ fn set_up_queues(
     Ok(())
 }
 
-fn rx_queue_error(inner: &Inner, errno: Errno, pool: &Pool) -> PortError {
-    match errno.0 {
-        nix::libc::ENOMEM | nix::libc::ENOSPC => PortError::Config {
-            port: inner.name.clone(),
-            what: format!(
-                "no memory for a receive queue: give DPDK more memory or pool '{}' more buffers",
-                pool.name()
-            ),
-        },
-        _ => inner.failed("rte_eth_rx_queue_setup", errno),
-    }
+fn rx_queue_error(inner: &Inner, errno: Errno, pool: &Pool, log: &str) -> PortError {
+    // net_pcap with infinite_rx=1 holds every frame of its file in a buffer, for each queue.
+    let few_buffers = log.to_ascii_lowercase().contains("not enough mbufs");
+    // AF_PACKET receives a frame into one buffer.
+    let small_buffers = log.to_ascii_lowercase().contains("will not fit in mbuf");
+    let what = match errno.0 {
+        _ if small_buffers => format!(
+            "its frames do not fit into the {} bytes of a packet buffer: raise buffer_size, or lower the device's \
+             framesz{}",
+            pool.data_room(),
+            quote(log)
+        ),
+        _ if few_buffers => format!(
+            "a receive queue needs more packet buffers than the {} of pool '{}': raise packet_buffers{}",
+            pool.size(),
+            pool.name(),
+            quote(log)
+        ),
+        nix::libc::ENOMEM | nix::libc::ENOSPC => format!(
+            "no memory for a receive queue: give DPDK more memory or pool '{}' more buffers{}",
+            pool.name(),
+            quote(log)
+        ),
+        _ => format!("a receive queue cannot be set up: {errno}{}", quote(log)),
+    };
+    PortError::Config { port: inner.name.clone(), what }
 }
 
 fn check_queues(inner: &Inner, config: &PortConfig, info: &PortInfo) -> Result<(), PortError> {
