@@ -1,5 +1,8 @@
 //! DPDK behind a safe API: the only crate of linerate with C code.
 //!
+//! Depends on `pipeline` for the traits that packets and queues implement, and never on a product or the engine. Read the
+//! head of `src/port/mod.rs` first, then that of `src/mbuf.rs`.
+//!
 //! In the order of use: [`Eal`] starts DPDK once per process; [`Pool`] holds the packet buffers; [`Port`] is a device,
 //! which hands out [`RxQueue`]s and [`TxQueue`]s, each once; [`Mbuf`] is a packet. Worker threads are ordinary
 //! `std::thread`s that call [`register_worker_thread`].
@@ -17,6 +20,7 @@ mod life;
 mod log;
 mod mbuf;
 mod memory;
+mod pages;
 #[cfg(feature = "peers")]
 pub mod peers;
 mod pool;
@@ -29,6 +33,7 @@ pub use errno::Errno;
 pub use life::{ThreadError, WorkerThread, kept_buffers, register_worker_thread};
 pub use log::take_log;
 pub use mbuf::Mbuf;
+pub use pages::large_pages;
 pub use pool::{HEADROOM, MAX_FRAME, Pool, PoolConfig, PoolError, pools};
 pub use port::{
     Device, Link, Note, Port, PortConfig, PortError, PortInfo, PortStats, Rss, Running, RxQueue, Started,

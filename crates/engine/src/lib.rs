@@ -6,7 +6,8 @@
 //!   `bench` use it; a program in the same process gets the other ends of its `ring:` ports.
 //! * [`graphs`] puts the nodes of each product together, one readable file per product.
 //!
-//! Nothing here parses configuration or serves an API: `control` does.
+//! Nothing here parses configuration or serves an API, and nothing may depend on `control`, which does. Read
+//! `src/workers/worker.rs` first for the loop that every packet passes, then [`instance`].
 
 #![forbid(unsafe_code)]
 

@@ -4,6 +4,8 @@
 //! `#[global_allocator]`, arms it on the worker's thread and forwards packets shows it: the first allocation prints
 //! what was asked for and aborts. Frees are counted, not refused: see [`frees`].
 //!
+//! Depends on nothing, and never belongs to what is shipped: only `dev-dependencies` may name it.
+//!
 //! The one `unsafe` outside `dpdk` and `tables` lies here, because the allocator trait is unsafe; it does nothing but
 //! pass on to the system's.
 

@@ -1,4 +1,7 @@
 //! The `linerate` command: one module per subcommand below [`cmd`]; what they have in common is in [`client`] and [`exit`].
+//! [`demo`] and [`mod@bench`] are programs of their own on the same engine.
+//!
+//! May depend on every crate, and no crate on it: what another program could need belongs below. Read `cmd/run.rs` first.
 
 #![forbid(unsafe_code)]
 

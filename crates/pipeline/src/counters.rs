@@ -146,6 +146,6 @@ pub struct NodeCounters {
     pub packets: Counter,
     /// Batches processed.
     pub batches: Counter,
-    /// TSC cycles spent.
+    /// TSC cycles spent: measured in some passes and scaled to all.
     pub cycles: Counter,
 }

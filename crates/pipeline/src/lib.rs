@@ -1,7 +1,7 @@
 //! What every product's data path is made of: packets, batches, nodes, the graph that joins them, drop reasons,
 //! counters and the packet trace.
 //!
-//! Depends on `wire` and `tables` only. No sockets, threads, files or clocks: time and cycle counts are parameters.
+//! Depends on `wire` and `tables` only, never on a product or DPDK. No sockets, threads, files or clocks: time and cycle counts are parameters.
 //! Read [`node`] first, then [`graph`]; [`packet`] says what a packet is, [`heap`] is the one tests use.
 
 #![forbid(unsafe_code)]

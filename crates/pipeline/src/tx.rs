@@ -18,6 +18,7 @@ pub struct TxBuffers<P> {
 struct TxPort<P> {
     out: Outlet<P>,
     pending: Box<Batch<P>>,
+    tally: Tally,
 }
 
 struct Outlet<P> {
@@ -25,6 +26,30 @@ struct Outlet<P> {
     up: bool,
     /// Whether the queue is a ring to the worker that has the device's queue.
     hands_over: bool,
+}
+
+/// What is known of packets before the device takes them: gathered where a packet's metadata is at hand anyway, so that
+/// transmission need not touch each packet again.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    bytes: u64,
+    /// Port that the first packet came in by.
+    origin: PortId,
+    /// Bits in which another packet's port differs from that.
+    mixed: PortId,
+}
+
+impl Tally {
+    #[inline(always)]
+    fn starting_with(origin: PortId) -> Self {
+        Tally { bytes: 0, origin, mixed: 0 }
+    }
+
+    #[inline(always)]
+    fn add<P: Packet>(&mut self, packet: &P) {
+        self.bytes += packet.len() as u64;
+        self.mixed |= packet.meta().rx_port ^ self.origin;
+    }
 }
 
 impl<P: Packet> Default for TxBuffers<P> {
@@ -64,7 +89,11 @@ impl<P: Packet> TxBuffers<P> {
     ) -> Option<Box<dyn TxQueue<P>>> {
         match self.ports.get_mut(usize::from(port)) {
             Some(slot) => slot
-                .replace(TxPort { out: Outlet { queue, up: true, hands_over }, pending: Box::default() })
+                .replace(TxPort {
+                    out: Outlet { queue, up: true, hands_over },
+                    pending: Box::default(),
+                    tally: Tally::default(),
+                })
                 .map(|old| old.out.queue),
             None => Some(queue),
         }
@@ -85,15 +114,43 @@ impl<P: Packet> TxBuffers<P> {
         }
     }
 
+    /// Sends each packet of a batch by the port in its metadata; a batch that leaves by one port goes straight to the
+    /// device. The batch is empty afterwards.
+    #[inline]
+    pub fn send_each(&mut self, batch: &mut Batch<P>, counters: &WorkerCounters) {
+        let Some(first) = batch.first().map(Packet::meta) else { return };
+        let port = first.tx_port;
+        let mut tally = Tally::starting_with(first.rx_port);
+        let mut ports = 0;
+        for packet in batch.iter() {
+            ports |= packet.meta().tx_port ^ port;
+            tally.add(packet);
+        }
+        if ports == 0 {
+            return self.send_tallied(port, batch, tally, counters);
+        }
+        for packet in batch.drain(..) {
+            self.send(packet.meta().tx_port, packet, counters);
+        }
+    }
+
     /// Sends a whole batch by one port, straight from the batch where nothing waits before it. The batch is empty
     /// afterwards.
     #[inline]
     pub fn send_batch(&mut self, port: PortId, batch: &mut Batch<P>, counters: &WorkerCounters) {
+        let Some(first) = batch.first().map(Packet::meta) else { return };
+        let mut tally = Tally::starting_with(first.rx_port);
+        batch.iter().for_each(|p| tally.add(p));
+        self.send_tallied(port, batch, tally, counters);
+    }
+
+    #[inline]
+    fn send_tallied(&mut self, port: PortId, batch: &mut Batch<P>, tally: Tally, counters: &WorkerCounters) {
         let Some(Some(p)) = self.ports.get_mut(usize::from(port)) else {
             return drop_all(counters, batch, DropReason::TxNoPort);
         };
         if p.pending.is_empty() {
-            p.out.transmit(port, batch, counters);
+            p.out.transmit(port, batch, tally, counters);
         } else {
             for packet in batch.drain(..) {
                 p.push(port, packet, counters);
@@ -128,35 +185,38 @@ impl<P: Packet> TxBuffers<P> {
 }
 
 impl<P: Packet> TxPort<P> {
+    #[inline]
     fn push(&mut self, port: PortId, packet: P, counters: &WorkerCounters) {
         if self.pending.is_full() {
             self.flush(port, counters);
         }
+        if self.pending.is_empty() {
+            self.tally = Tally::starting_with(packet.meta().rx_port);
+        }
+        self.tally.add(&packet);
         self.pending.push(packet);
     }
 
+    #[inline(never)]
     fn flush(&mut self, port: PortId, counters: &WorkerCounters) {
-        self.out.transmit(port, &mut self.pending, counters);
+        self.out.transmit(port, &mut self.pending, self.tally, counters);
     }
 }
 
 impl<P: Packet> Outlet<P> {
-    /// Hands the batch to the device and counts what became of it. Counting happens before the hand-over (afterwards
-    /// the device owns the packets) and is corrected for the tail the device refused.
-    fn transmit(&mut self, port: PortId, batch: &mut Batch<P>, counters: &WorkerCounters) {
-        let Some(first) = batch.first() else { return };
+    /// Hands the batch to the device and counts what became of it. `tally` was made before the hand-over (afterwards
+    /// the device owns the packets) and is corrected for the tail that the device refuses.
+    fn transmit(&mut self, port: PortId, batch: &mut Batch<P>, tally: Tally, counters: &WorkerCounters) {
+        if batch.is_empty() {
+            return;
+        }
         if !self.up {
             return drop_all(counters, batch, DropReason::TxPortDown);
         }
-        let rx = first.meta().rx_port;
-        let (mut bytes, mut mixed) = (0u64, 0);
-        for p in batch.iter() {
-            bytes += p.len() as u64;
-            mixed |= p.meta().rx_port ^ rx;
-        }
+        let Tally { mut bytes, origin, mixed } = tally;
         let mut origins = [0u16; MAX_PORTS];
         if mixed != 0 {
-            batch.iter().for_each(|p| origins[usize::from(p.meta().rx_port).min(MAX_PORTS - 1)] += 1);
+            batch.iter().for_each(|p| origins[row(p)] += 1);
         }
         let total = batch.len();
         let mut sent = self.queue.tx(batch);
@@ -169,13 +229,12 @@ impl<P: Packet> Outlet<P> {
         debug_assert_eq!(sent + batch.len(), total);
         for p in batch.iter() {
             bytes -= p.len() as u64;
-            origins[usize::from(p.meta().rx_port).min(MAX_PORTS - 1)] =
-                origins[usize::from(p.meta().rx_port).min(MAX_PORTS - 1)].saturating_sub(1);
+            origins[row(p)] = origins[row(p)].saturating_sub(1);
         }
         let went =
             |c: &PortCounters, n: u64| if self.hands_over { c.handed_over.add(n) } else { c.sent.add(n) };
         if mixed == 0 {
-            went(counters.port(rx), sent as u64);
+            went(counters.port(origin), sent as u64);
         } else {
             for (c, n) in counters.ports.iter().zip(origins).filter(|(_, n)| *n > 0) {
                 went(c, u64::from(n));
@@ -191,6 +250,11 @@ impl<P: Packet> Outlet<P> {
             drop_all(counters, batch, full);
         }
     }
+}
+
+/// The row of counters of the port a packet came in by.
+fn row<P: Packet>(packet: &P) -> usize {
+    usize::from(packet.meta().rx_port).min(MAX_PORTS - 1)
 }
 
 /// Counts and frees every packet of a batch.

@@ -1,8 +1,10 @@
 //! The router: RIB to FIB, next hops, neighbours, ICMP and their packet nodes.
 //!
-//! * [`plane`]: what control and workers share. Nodes get a [`plane::Plane`]; read this first.
+//! Depends on `wire`, `tables` and `pipeline`, and never on another product, DPDK or the engine. No sockets, threads,
+//! files or clocks: time is a parameter. Read [`graph`] first for the way of packets, [`plane`] for that of routes.
+//!
+//! * [`plane`]: what control and workers share. Nodes get a [`plane::Plane`].
 //! * [`router`]: the control logic, [`Router`]. Desired state and events go in, the plane follows, probes come out.
-//! * [`graph`] joins the [`nodes`] and is where to read a packet's way.
 //! * [`event`]: what workers tell control and the other way round.
 //! * [`model`]: routes, actions, static neighbours, errors. [`show`]: what views print.
 //! * [`neighbor`]: ARP and neighbour discovery as a state machine.

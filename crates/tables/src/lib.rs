@@ -1,6 +1,7 @@
 //! Lookup structures shared by control and workers: one writer, any number of wait-free readers.
 //!
-//! Depends on nothing of ours but `wire`. No sockets, threads, files or clocks. Read [`fib`] first.
+//! Depends on nothing of ours but `wire`, and knows no packets. No sockets, threads, files or clocks. Read [`fib`] first
+//! (the contract), then [`qsbr`].
 
 #![cfg_attr(
     test,

@@ -3,7 +3,8 @@
 //! Read [`frame`] for what a test packet looks like, [`sink`] for what is checked when it comes back, and
 //! [`closed_loop`] for how the two are joined so that a rate is measured without losing a packet on the way.
 //!
-//! Pure: no sockets, threads, files or clocks. Time is a parameter, packets are anything that implements
+//! Depends on `wire`, `tables` and `pipeline`, and never on the router it tests nor on DPDK: what it expects is computed by
+//! itself. Pure: no sockets, threads, files or clocks. Time is a parameter, packets are anything that implements
 //! [`linerate_pipeline::Packet`], queues anything that implements [`linerate_pipeline::io`]'s traits.
 
 #![forbid(unsafe_code)]

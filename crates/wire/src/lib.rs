@@ -1,5 +1,8 @@
 //! Header views and builders, checksums and the flow hash.
 //!
+//! Depends on no crate of ours, and knows nothing of packets beyond a slice of bytes. Read [`Header`] below first, then
+//! [`ip4`].
+//!
 //! Every header is a plain struct whose fields are big-endian and unaligned: it is laid over packet bytes where they
 //! are ([`Header::view`]), never parsed and written back, so that what is not understood passes byte-exact. Nothing
 //! here panics on any input: what does not fit is `None` or an error.

@@ -1,13 +1,11 @@
 //! DPDK's own lookup libraries, for `linerate bench fib` to measure against. Not part of the data path.
 
 mod fib;
-mod pages;
 
 use std::ffi::{CString, c_char, c_int};
 use std::sync::OnceLock;
 
 pub use fib::{Kernel, RteFib, RteFib6, Width};
-pub use pages::large_pages;
 
 /// Why a peer could not be used.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]

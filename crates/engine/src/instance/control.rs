@@ -128,6 +128,10 @@ fn bring_up(
         Product::Router => Some(RouterHalf::new(desired, &ports, domain.clone(), clock.now())?),
         Product::Io { .. } => None,
     };
+    if router.is_some() {
+        // The tables are as large as the configuration makes them; what routes learned later add stays on small pages.
+        linerate_dpdk::large_pages();
+    }
     let seed = router::seed(&ports);
     let setups = deal(desired, queues, &mut pools, || match (product, &mut router) {
         (Product::Router, Some(router)) => {

@@ -123,7 +123,8 @@ pub enum StartError {
     },
 }
 
-/// Why a queue was not moved. It stays where it was, except with [`MoveError::Lost`].
+/// Why a queue was not moved. It stays where it was, except where the worker it is on its way to does not answer
+/// ([`MoveError::Silent`]).
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum MoveError {
     /// No such queue.

@@ -21,7 +21,7 @@ use linerate_tables::{
     qsbr::Domain,
 };
 use serde_json::json;
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 /// What `linerate bench fib` takes.
 #[derive(Args, Clone, Debug)]
@@ -126,7 +126,7 @@ fn family4(
     routes: &Routes<u32>,
     table: &str,
     effort: Effort,
-    peers: bool,
+    #[cfg_attr(not(feature = "peers"), expect(unused_variables, reason = "nobody to race"))] peers: bool,
     args: &FibBenchArgs,
     report: &mut Report,
 ) -> Result<usize> {
@@ -192,7 +192,7 @@ fn family6(
     routes: &Routes<u128>,
     table: &str,
     effort: Effort,
-    peers: bool,
+    #[cfg_attr(not(feature = "peers"), expect(unused_variables, reason = "nobody to race"))] peers: bool,
     args: &FibBenchArgs,
     report: &mut Report,
 ) -> Result<usize> {
@@ -243,7 +243,7 @@ fn family6(
 #[cfg(feature = "poptrie")]
 fn add_poptrie<A: Drawn + linerate_tables::fib::poptrie::Bits>(
     routes: &Routes<A>,
-    keys: &Arc<KeySet<A>>,
+    keys: &std::sync::Arc<KeySet<A>>,
     prefix: &str,
     oracle: &Oracle<A>,
     contenders: &mut Vec<Contender<'_>>,

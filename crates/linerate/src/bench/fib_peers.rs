@@ -84,5 +84,5 @@ fn groups(routes6: usize) -> u32 {
 
 /// Puts everything on transparent 2 MiB pages where the kernel can; returns how many MiB it moved.
 pub(super) fn large_pages() -> usize {
-    peers::large_pages() >> 20
+    linerate_dpdk::large_pages() >> 20
 }

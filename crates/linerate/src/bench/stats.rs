@@ -44,7 +44,7 @@ impl Rng {
     }
 
     pub(super) fn below(&mut self, n: usize) -> usize {
-        (u128::from(self.next()) * n as u128 >> 64) as usize
+        ((u128::from(self.next()) * n as u128) >> 64) as usize
     }
 
     /// Uniform in [0, 1).

@@ -15,13 +15,7 @@ impl<P: Packet> Node<P> for Output {
     type Exit = NoExit;
 
     fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, _: &mut Exits<'_, P, NoExit>) {
-        let Some(port) = batch.first().map(|p| p.meta().tx_port) else { return };
-        let mixed = batch.iter().fold(0, |m, p| m | (p.meta().tx_port ^ port));
-        if mixed == 0 {
-            cx.tx.send_batch(port, batch, cx.counters);
-        } else {
-            batch.drain(..).for_each(|p| cx.tx.send(p.meta().tx_port, p, cx.counters));
-        }
+        cx.tx.send_each(batch, cx.counters);
     }
 
     fn trace(&self, packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {

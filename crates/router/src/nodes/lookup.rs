@@ -140,19 +140,18 @@ fn apply<P: Packet>(
     out: &mut Exits<'_, P, LookupExit>,
     error: impl Fn(LookupExit) -> u16,
 ) {
-    let mut found = [NextHop::None; BURST];
-    let forward = next_hops.resolve(ids, |i| batch.get(i).map_or(0, &hash), &mut found);
     out.set_all(LookupExit::Forward);
-    if forward == batch.len() {
-        for (packet, next) in batch.iter_mut().zip(&found) {
-            if let NextHop::Forward(adjacency) = next {
-                packet.meta_mut().adjacency = *adjacency;
-            }
+    for (i, (packet, id)) in batch.iter_mut().zip(ids).enumerate() {
+        if let Some(adjacency) = next_hops.forward(*id) {
+            packet.meta_mut().adjacency = adjacency;
+            continue;
         }
-        return;
-    }
-    for (i, (packet, next)) in batch.iter_mut().zip(&found).enumerate() {
-        let exit = place(packet.meta_mut(), *next);
+        let next = next_hops.resolve_with(*id, || hash(packet));
+        if let NextHop::Forward(adjacency) = next {
+            packet.meta_mut().adjacency = adjacency;
+            continue;
+        }
+        let exit = place(packet.meta_mut(), next);
         if matches!(exit, LookupExit::NoRoute | LookupExit::Unreachable | LookupExit::Prohibit) {
             packet.meta_mut().icmp = error(exit);
         }

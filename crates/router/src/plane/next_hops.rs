@@ -153,9 +153,25 @@ impl NextHops {
 
     /// Resolves one next hop with the packet's flow hash.
     pub fn resolve_one(&self, id: NextHopId, hash: u32) -> NextHop {
-        let mut out = [NextHop::None];
-        self.resolve(&[id], |_| hash, &mut out);
-        out[0]
+        self.resolve_with(id, || hash)
+    }
+
+    /// Resolves one next hop; `hash` is asked for only where it is a group.
+    #[inline]
+    pub fn resolve_with(&self, id: NextHopId, hash: impl FnOnce() -> u32) -> NextHop {
+        let word = self.word(id);
+        match decode_group(word) {
+            Some((first, log2)) => self.member(first, log2, hash()),
+            None => NextHop::decode(word),
+        }
+    }
+
+    /// The adjacency of a next hop that is one, which is the common case; `None` for everything else, groups included:
+    /// ask [`resolve_with`](Self::resolve_with).
+    #[inline(always)]
+    pub fn forward(&self, id: NextHopId) -> Option<AdjacencyIndex> {
+        let word = self.word(id);
+        (word & 0xff == FORWARD).then_some((word >> 32) as u32)
     }
 
     /// An adjacency as a value: a handful of loads from one cache line. Indices that were never given out read as an

@@ -93,7 +93,7 @@ pub(crate) fn step(view: &[AtomicU64], at: u32, c: u32) -> u32 {
     let r = rank(word(view, at), c);
     // Items are numbered from 1 here, two a word: odd ones are low halves.
     let pair = word(view, at + r.div_ceil(2));
-    (pair >> (!r & 1) * 32) as u32
+    (pair >> ((!r & 1) * 32)) as u32
 }
 
 /// Follows skipping records to a leaf. Each decides at least six bits.

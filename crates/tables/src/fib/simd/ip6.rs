@@ -1,5 +1,7 @@
 //! IPv6 lookup with AVX-512: eight groups of eight lanes descend together.
 
+#![allow(clippy::needless_range_loop, reason = "a group is the same place in several arrays and in a mask")]
+
 use crate::fib::{NextHopId, ip6::Shared, ip6::lookup_portable};
 
 #[cfg(target_arch = "x86_64")]

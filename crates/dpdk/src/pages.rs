@@ -1,4 +1,4 @@
-//! The same pages for everyone in a comparison.
+//! Large pages for memory that was allocated the ordinary way: tables that workers walk at random.
 
 use std::ffi::{c_int, c_void};
 
@@ -12,9 +12,10 @@ unsafe extern "C" {
     fn madvise(addr: *mut c_void, length: usize, advice: c_int) -> c_int;
 }
 
-/// Asks the kernel to put all private writable memory of this process, and DPDK's heap, on 2 MiB pages: so that in a
-/// comparison nobody has an advantage from how its memory was allocated. Returns the bytes it did that for; 0 where the
-/// kernel cannot.
+/// Asks the kernel to put all private writable memory of this process, and DPDK's heap without hugepages, on 2 MiB
+/// pages: a lookup in a full table touches a few lines anywhere in some megabytes, and misses the TLB on each with
+/// ordinary pages. Whole large pages only, so memory grows by the rest of the last page of each mapping. Returns the
+/// bytes it did that for; 0 where the kernel cannot (before Linux 6.1, or transparent hugepages are off).
 pub fn large_pages() -> usize {
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return 0 };
     maps.lines().filter_map(writable_range).map(|(start, end)| collapse(start, end)).sum()
