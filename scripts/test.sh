@@ -10,6 +10,7 @@ scripts/setup.sh test
 cpu="-C target-cpu=x86-64-v3"
 
 lint() {
+    # These docs are for those who work on the program: private items are in them, and links to those are fine.
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --quiet -- -D warnings
     # Private items are documented too, so public pages may link to them.

@@ -30,7 +30,7 @@ mod tsc;
 pub use args::{EalConfig, Memory, Pci};
 pub use eal::{CleanupError, Eal, EalError};
 pub use errno::Errno;
-pub use life::{ThreadError, WorkerThread, register_worker_thread};
+pub use life::{ThreadError, WorkerThread, kept_buffers, register_worker_thread};
 pub use log::take_log;
 pub use mbuf::Mbuf;
 pub use pages::large_pages;

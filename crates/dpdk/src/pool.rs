@@ -226,7 +226,7 @@ pub(crate) fn busy_pools() -> Option<(&'static str, u32)> {
     pools().into_iter().find_map(|pool| {
         // SAFETY: called by clean-up before it ends DPDK.
         let free = unsafe { ffi::rte_mempool_avail_count(pool.raw.as_ptr()) };
-        (free < pool.size()).then(|| (pool.name(), pool.size() - free))
+        (pool.size() - free > life::kept_buffers()).then(|| (pool.name(), pool.size() - free))
     })
 }
 

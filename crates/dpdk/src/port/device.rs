@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use linerate_pipeline::BURST;
+
 use super::error::PortError;
 use super::opening::{argument, check_present, explain, is_pci, quote};
 use crate::eal::Eal;
@@ -128,7 +130,9 @@ pub(super) struct Inner {
     pub(super) driver: String,
     device: *mut ffi::rte_device,
     /// The largest MTU, where the driver carries more than it announces.
-    carries: Option<u16>,
+    pub(super) carries: Option<u16>,
+    /// The Linux interface it is on.
+    pub(super) interface: Option<String>,
     rings: Option<Arc<Rings>>,
     _count: DeviceCount,
 }
@@ -154,7 +158,8 @@ impl Inner {
         *open |= 1 << id;
         let driver = driver(&info);
         let carries = carries(&driver, device);
-        let inner = Inner { id, name, driver, device: info.device, carries, rings, _count: count };
+        let interface = argument(device, "iface").map(str::to_owned);
+        let inner = Inner { id, name, driver, device: info.device, carries, interface, rings, _count: count };
         Ok(Device { inner: Arc::new(inner) })
     }
 
@@ -206,8 +211,16 @@ impl Inner {
     }
 }
 
+/// Buffers that DPDK's AF_XDP driver does not give back for each receive queue: the fill ring's 2,048, and a burst in each
+/// direction.
+const XDP_KEEPS: u32 = 2048 + 2 * BURST as u32;
+
 impl Drop for Inner {
     fn drop(&mut self) {
+        if self.driver == "net_af_xdp" {
+            let queues = self.raw_info().map_or(0, |info| u32::from(info.nb_rx_queues));
+            life::keep(XDP_KEEPS * queues);
+        }
         let _control = life::control();
         // SAFETY: the port is open and this is its last user: port and queues hold the other references. Errors
         // cannot be acted upon; a device that refuses to go stays unused.

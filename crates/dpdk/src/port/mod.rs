@@ -224,13 +224,16 @@ impl<State> Port<State> {
 
     /// The MTU in effect, in bytes.
     pub fn mtu(&self) -> Result<u16, PortError> {
-        setup::mtu(&self.inner)
+        // A driver that carries more than it announces takes no larger MTU either, and has none of its own.
+        if self.inner.carries.is_some() { Ok(self.config.mtu) } else { setup::mtu(&self.inner) }
     }
 
     /// Changes the MTU. Many devices want to be stopped for it.
     pub fn set_mtu(&mut self, mtu: u16) -> Result<(), PortError> {
         setup::check_mtu(&self.inner.name, mtu, &self.info)?;
-        setup::set_mtu(&self.inner, mtu)
+        setup::set_mtu(&self.inner, mtu)?;
+        self.config.mtu = mtu;
+        Ok(())
     }
 
     /// Fills the RSS redirection table: hash modulo its size picks the entry, the entry the queue. `queues` is repeated

@@ -65,6 +65,18 @@ fn check_interface(device: &str, name: &str) -> Result<(), String> {
     if there { Ok(()) } else { Err(format!("this host has no Linux interface '{interface}' (see ip link)")) }
 }
 
+/// Sets the MTU of a Linux interface that has another one.
+pub(super) fn set_linux_mtu(port: &str, interface: &str, mtu: u16) -> Result<(), PortError> {
+    let path = Path::new("/sys/class/net").join(interface).join("mtu");
+    if fs::read_to_string(&path).is_ok_and(|now| now.trim() == mtu.to_string()) {
+        return Ok(());
+    }
+    fs::write(&path, mtu.to_string()).map_err(|error| PortError::Config {
+        port: port.into(),
+        what: format!("the MTU of Linux interface '{interface}' cannot be set to {mtu}: {error}"),
+    })
+}
+
 fn check_files(device: &str) -> Result<(), String> {
     for path in arguments(device, "rx_pcap") {
         File::open(path).map_err(|error| format!("'{path}' cannot be read: {error}"))?;

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use super::config::{Note, PortConfig, Rss};
 use super::device::{Inner, PortInfo, announced_mtu};
 use super::error::PortError;
-use super::opening::quote;
+use super::opening::{self, quote};
 use crate::errno::{Errno, check};
 use crate::ffi;
 use crate::log;
@@ -88,7 +88,8 @@ pub(super) fn after_start(inner: &Inner, config: &PortConfig, notes: &mut Vec<No
     // Configuring told DPDK the MTU; devices of the kernel hear of it only this way. Others may lack the call, or
     // refuse it while running, and are right already.
     let set = set_mtu(inner, config.mtu);
-    if mtu(inner).is_ok_and(|now| now != config.mtu) {
+    let differs = inner.carries.is_none() && mtu(inner).is_ok_and(|now| now != config.mtu);
+    if differs || inner.driver == "net_af_packet" && set.is_err() {
         tolerate("setting the MTU", set);
     }
     tolerate("promiscuous mode", set_promiscuous(inner, config.promiscuous));
@@ -175,6 +176,13 @@ pub(super) fn mtu(inner: &Inner) -> Result<u16, PortError> {
 }
 
 pub(super) fn set_mtu(inner: &Inner, mtu: u16) -> Result<(), PortError> {
+    // DPDK lets no MTU above the announced one through to the driver.
+    if inner.carries.is_some() && mtu > announced_mtu(&inner.raw_info()?) {
+        return match &inner.interface {
+            Some(interface) => opening::set_linux_mtu(&inner.name, interface, mtu),
+            None => Ok(()),
+        };
+    }
     // SAFETY: the port is open.
     inner.done("setting the MTU", "rte_eth_dev_set_mtu", unsafe { ffi::rte_eth_dev_set_mtu(inner.id, mtu) })
 }

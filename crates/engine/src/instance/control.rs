@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use linerate_dpdk::{
-    CleanupError, Eal, EalConfig, Mbuf, Memory, Pci, RxQueue, TxQueue, register_worker_thread, tsc, tsc_hz,
+    CleanupError, Eal, EalConfig, Mbuf, Memory, Pci, RxQueue, TxQueue, kept_buffers, register_worker_thread,
+    tsc, tsc_hz,
 };
 use linerate_linux::thread;
 use linerate_pipeline::{Graph, PortId};
@@ -260,7 +261,7 @@ fn take_down(eal: &'static Eal, shared: &Shared) -> Result<(), StopError> {
     let peers: HashMap<_, _> =
         std::mem::take(&mut *shared.peers.lock().unwrap_or_else(PoisonError::into_inner));
     drop(peers);
-    for pool in shared.pools.iter().filter(|p| p.in_use() > 0) {
+    for pool in shared.pools.iter().filter(|p| p.in_use() > kept_buffers()) {
         failed.get_or_insert(StopError::Leak { pool: pool.name().into(), packets: pool.in_use() });
     }
     if let Err(error) = eal.cleanup()

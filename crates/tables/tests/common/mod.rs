@@ -1,5 +1,6 @@
 //! What the FIB tests share: a small generator, the real tables, the full check.
 #![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(clippy::print_stderr, clippy::unwrap_used, reason = "a test panics, and says that it was skipped")]
 
 use linerate_tables::{
     fib::{Fib, Lookup, NextHopId, oracle::Oracle},
@@ -21,7 +22,7 @@ impl Rng {
     }
 
     pub(crate) fn below(&mut self, n: usize) -> usize {
-        ((self.next() >> 32) * n as u64 >> 32) as usize
+        (((self.next() >> 32) * n as u64) >> 32) as usize
     }
 
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
