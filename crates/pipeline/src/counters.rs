@@ -20,6 +20,12 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
+    /// Takes `n` back from what was added too early. Only the owning worker may call this.
+    #[inline]
+    pub fn take_back(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).saturating_sub(n), Relaxed);
+    }
+
     /// Sets the value (gauges). Only the owning worker may call this.
     #[inline]
     pub fn set(&self, n: u64) {
@@ -41,7 +47,8 @@ pub struct PortCounters {
     pub received: Counter,
     /// Packets made by nodes in answer to this port's packets.
     pub generated: Counter,
-    /// Packets that came in by this port and were given to any device for transmission.
+    /// Packets that came in by this port and were given to any device for transmission (or wait for it until the end
+    /// of the loop).
     pub sent: Counter,
     /// Packets given to another worker.
     pub handed_over: Counter,

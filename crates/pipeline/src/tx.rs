@@ -1,6 +1,6 @@
 //! The transmit side of a worker: one buffer and one queue per port, filled by the output node, flushed once a loop.
 
-use crate::counters::{MAX_PORTS, PortCounters, WorkerCounters};
+use crate::counters::{Counter, MAX_PORTS, PortCounters, WorkerCounters};
 use crate::io::TxQueue;
 use crate::{Batch, DropReason, Packet, PortId};
 
@@ -18,7 +18,8 @@ pub struct TxBuffers<P> {
 struct TxPort<P> {
     out: Outlet<P>,
     pending: Box<Batch<P>>,
-    tally: Tally,
+    /// Bytes in `pending`.
+    bytes: u64,
 }
 
 struct Outlet<P> {
@@ -28,9 +29,8 @@ struct Outlet<P> {
     hands_over: bool,
 }
 
-/// What is known of packets before the device takes them: gathered where a packet's metadata is at hand anyway, so that
-/// transmission need not touch each packet again.
-#[derive(Clone, Copy, Debug, Default)]
+/// What is known of a batch before the device takes it: gathered where its metadata is at hand anyway.
+#[derive(Clone, Copy, Debug)]
 struct Tally {
     bytes: u64,
     /// Port that the first packet came in by.
@@ -92,7 +92,7 @@ impl<P: Packet> TxBuffers<P> {
                 .replace(TxPort {
                     out: Outlet { queue, up: true, hands_over },
                     pending: Box::default(),
-                    tally: Tally::default(),
+                    bytes: 0,
                 })
                 .map(|old| old.out.queue),
             None => Some(queue),
@@ -103,7 +103,7 @@ impl<P: Packet> TxBuffers<P> {
     pub fn detach(&mut self, port: PortId, counters: &WorkerCounters) -> Option<Box<dyn TxQueue<P>>> {
         let mut old = self.ports.get_mut(usize::from(port))?.take()?;
         self.waiting &= !(1 << port);
-        drop_all(counters, &mut old.pending, DropReason::Shutdown);
+        old.out.refuse(counters, &mut old.pending, DropReason::Shutdown);
         Some(old.out.queue)
     }
 
@@ -129,9 +129,28 @@ impl<P: Packet> TxBuffers<P> {
         if ports == 0 {
             return self.send_tallied(port, batch, tally, counters);
         }
-        for packet in batch.drain(..) {
-            self.send(packet.meta().tx_port, packet, counters);
+        if tally.mixed != 0 {
+            for packet in batch.drain(..) {
+                self.send(packet.meta().tx_port, packet, counters);
+            }
+            return;
         }
+        let (mut queued, mut handed_over) = (0, 0);
+        for packet in batch.drain(..) {
+            let port = packet.meta().tx_port;
+            match self.ports.get_mut(usize::from(port)) {
+                Some(Some(p)) => {
+                    queued += 1;
+                    handed_over += u64::from(p.out.hands_over);
+                    p.push(port, packet, counters);
+                    self.waiting |= 1 << port;
+                }
+                _ => counters.dropped(tally.origin, DropReason::TxNoPort, 1),
+            }
+        }
+        let c = counters.port(tally.origin);
+        c.sent.add(queued - handed_over);
+        c.handed_over.add(handed_over);
     }
 
     /// Sends a whole batch by one port, straight from the batch where nothing waits before it. The batch is empty
@@ -149,8 +168,13 @@ impl<P: Packet> TxBuffers<P> {
         let Some(Some(p)) = self.ports.get_mut(usize::from(port)) else {
             return drop_all(counters, batch, DropReason::TxNoPort);
         };
+        if tally.mixed == 0 {
+            p.out.went(counters.port(tally.origin), batch.len() as u64);
+        } else {
+            batch.iter().for_each(|packet| p.out.went(counters.port(packet.meta().rx_port), 1));
+        }
         if p.pending.is_empty() {
-            p.out.transmit(port, batch, tally, counters);
+            p.out.transmit(port, batch, tally.bytes, counters);
         } else {
             for packet in batch.drain(..) {
                 p.push(port, packet, counters);
@@ -164,6 +188,7 @@ impl<P: Packet> TxBuffers<P> {
     pub fn send(&mut self, port: PortId, packet: P, counters: &WorkerCounters) {
         match self.ports.get_mut(usize::from(port)) {
             Some(Some(p)) => {
+                p.out.went(counters.port(packet.meta().rx_port), 1);
                 p.push(port, packet, counters);
                 self.waiting |= 1 << port;
             }
@@ -190,33 +215,38 @@ impl<P: Packet> TxPort<P> {
         if self.pending.is_full() {
             self.flush(port, counters);
         }
-        if self.pending.is_empty() {
-            self.tally = Tally::starting_with(packet.meta().rx_port);
-        }
-        self.tally.add(&packet);
+        self.bytes += packet.len() as u64;
         self.pending.push(packet);
     }
 
     #[inline(never)]
     fn flush(&mut self, port: PortId, counters: &WorkerCounters) {
-        self.out.transmit(port, &mut self.pending, self.tally, counters);
+        self.out.transmit(port, &mut self.pending, self.bytes, counters);
+        self.bytes = 0;
     }
 }
 
 impl<P: Packet> Outlet<P> {
-    /// Hands the batch to the device and counts what became of it. `tally` was made before the hand-over (afterwards
-    /// the device owns the packets) and is corrected for the tail that the device refuses.
-    fn transmit(&mut self, port: PortId, batch: &mut Batch<P>, tally: Tally, counters: &WorkerCounters) {
+    /// Counts packets that came in by a port as sent or handed over, when they are queued: nobody needs to look at
+    /// each of them again. [`refuse`](Self::refuse) takes back what the device does not want.
+    #[inline(always)]
+    fn went(&self, origin: &PortCounters, packets: u64) {
+        self.counter(origin).add(packets);
+    }
+
+    #[inline(always)]
+    fn counter<'c>(&self, origin: &'c PortCounters) -> &'c Counter {
+        if self.hands_over { &origin.handed_over } else { &origin.sent }
+    }
+
+    /// Hands the batch, already counted by [`went`](Self::went), to the device; `bytes` is its size, corrected here for
+    /// the tail that the device refuses.
+    fn transmit(&mut self, port: PortId, batch: &mut Batch<P>, mut bytes: u64, counters: &WorkerCounters) {
         if batch.is_empty() {
             return;
         }
         if !self.up {
-            return drop_all(counters, batch, DropReason::TxPortDown);
-        }
-        let Tally { mut bytes, origin, mixed } = tally;
-        let mut origins = [0u16; MAX_PORTS];
-        if mixed != 0 {
-            batch.iter().for_each(|p| origins[row(p)] += 1);
+            return self.refuse(counters, batch, DropReason::TxPortDown);
         }
         let total = batch.len();
         let mut sent = self.queue.tx(batch);
@@ -227,34 +257,26 @@ impl<P: Packet> Outlet<P> {
             sent += self.queue.tx(batch);
         }
         debug_assert_eq!(sent + batch.len(), total);
-        for p in batch.iter() {
-            bytes -= p.len() as u64;
-            origins[row(p)] = origins[row(p)].saturating_sub(1);
-        }
-        let went =
-            |c: &PortCounters, n: u64| if self.hands_over { c.handed_over.add(n) } else { c.sent.add(n) };
-        if mixed == 0 {
-            went(counters.port(origin), sent as u64);
-        } else {
-            for (c, n) in counters.ports.iter().zip(origins).filter(|(_, n)| *n > 0) {
-                went(c, u64::from(n));
-            }
+        if !batch.is_empty() {
+            bytes -= batch.iter().map(|p| p.len() as u64).sum::<u64>();
+            let full = if self.hands_over { DropReason::HandoffFull } else { DropReason::TxFull };
+            self.refuse(counters, batch, full);
         }
         if !self.hands_over {
             let out = counters.port(port);
             out.tx_packets.add(sent as u64);
             out.tx_bytes.add(bytes);
         }
-        if !batch.is_empty() {
-            let full = if self.hands_over { DropReason::HandoffFull } else { DropReason::TxFull };
-            drop_all(counters, batch, full);
-        }
     }
-}
 
-/// The row of counters of the port a packet came in by.
-fn row<P: Packet>(packet: &P) -> usize {
-    usize::from(packet.meta().rx_port).min(MAX_PORTS - 1)
+    /// Drops packets that were counted as gone.
+    #[cold]
+    fn refuse(&self, counters: &WorkerCounters, batch: &mut Batch<P>, reason: DropReason) {
+        for packet in batch.iter() {
+            self.counter(counters.port(packet.meta().rx_port)).take_back(1);
+        }
+        drop_all(counters, batch, reason);
+    }
 }
 
 /// Counts and frees every packet of a batch.
