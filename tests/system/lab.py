@@ -10,6 +10,9 @@ import time
 
 LINERATE = os.environ.get("LINERATE", "linerate")
 
+# The worker's CPU: the last, so that control has one of its own where there are two.
+CPU = max(os.sched_getaffinity(0))
+
 
 def sh(command, check=True, timeout=60):
     """Runs a shell command; its output is in the error when it fails."""
@@ -77,7 +80,7 @@ class Linerate:
         self.socket = self.folder / "api.sock"
         self.log = self.folder / "log"
         path = self.folder / "linerate.toml"
-        path.write_text(config.format(prefix=prefix, socket=self.socket))
+        path.write_text(config.format(prefix=prefix, socket=self.socket, cpu=CPU))
         self.process = subprocess.Popen([LINERATE, "run", str(path)], stdout=self.log.open("wb"),
                                         stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         self.wait_ready()

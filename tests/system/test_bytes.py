@@ -18,7 +18,7 @@ buffer_size = {buffer}
 socket = "{{socket}}"
 
 [[worker]]
-cpu = 1
+cpu = {{cpu}}
 
 [[port]]
 name = "p0"

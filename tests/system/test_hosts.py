@@ -19,7 +19,7 @@ buffer_size = {buffer}
 socket = "{{socket}}"
 
 [[worker]]
-cpu = 1
+cpu = {{cpu}}
 
 [[port]]
 name = "p0"

@@ -18,7 +18,7 @@ file_prefix = "{prefix}"
 socket = "{socket}"
 
 [[worker]]
-cpu = 1
+cpu = {cpu}
 
 [[port]]
 name = "p0"
@@ -59,8 +59,8 @@ def test_sigterm_leaves_nothing(tmp_path, memory):
     ('device = "net_null0"', 'device = "net_nosuch0"', r"net_nosuch0"),
     ('device = "net_null0"', 'device = "net_af_packet0,iface=nosuch0"', r"nosuch0|net_af_packet0"),
     ("memory_mb = 128", "memory_mb = 4", r"memory"),
-    ("cpu = 1", "cpu = 99", r"toml:\d+:.*99"),
-    ("cpu = 1", "cpu = 1\n[[worker]]\ncpu = 1", r"toml:\d+:.*cpu"),
+    ("cpu = {cpu}", "cpu = 99", r"toml:\d+:.*99"),
+    ("cpu = {cpu}", "cpu = {cpu}\n[[worker]]\ncpu = {cpu}", r"toml:\d+:.*cpu"),
     ('device = "net_ring1"', 'device = "net_null0"', r"toml:\d+:.*device"),
     ('name = "p1"', 'name = "p0"', r"toml:\d+:.*name"),
     ("file_prefix", "file_prefux", r"toml:\d+:.*file_prefux.*file_prefix"),
@@ -69,7 +69,7 @@ def test_sigterm_leaves_nothing(tmp_path, memory):
 def test_a_bad_configuration_is_one_sentence_and_touches_nothing(tmp_path, change, to, said):
     text = GOOD.replace("{memory}", "no-huge").replace(change, to)
     path = tmp_path / "bad.toml"
-    path.write_text(text.format(prefix="lrbad", socket=tmp_path / "api.sock"))
+    path.write_text(text.format(prefix="lrbad", socket=tmp_path / "api.sock", cpu=lab.CPU))
     done = lab.sh(f"{lab.LINERATE} run {path}", check=False, timeout=30)
     assert done.returncode not in (0, 101, 134, 139), done
     assert re.search(said, done.stderr), done.stderr
@@ -81,7 +81,7 @@ def test_a_second_instance_with_the_same_socket_is_refused(tmp_path):
     text = GOOD.replace("{memory}", "no-huge")
     with lab.linerate(tmp_path, text, "lrone") as r:
         other = tmp_path / "other.toml"
-        other.write_text(text.format(prefix="lrtwo", socket=r.socket))
+        other.write_text(text.format(prefix="lrtwo", socket=r.socket, cpu=lab.CPU))
         done = lab.sh(f"{lab.LINERATE} run {other}", check=False, timeout=30)
         assert done.returncode != 0 and str(r.socket) in done.stderr, done
         assert r.cli("show ports").returncode == 0, "the first instance goes on"

@@ -22,7 +22,7 @@ file_prefix = "{{prefix}}"
 socket = "{{socket}}"
 
 [[worker]]
-cpu = 1
+cpu = {{cpu}}
 idle = "{idle}"
 
 [[port]]

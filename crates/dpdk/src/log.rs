@@ -60,14 +60,26 @@ fn lock() -> MutexGuard<'static, Log> {
 /// Whether a line says what went wrong, rather than what is being tried.
 fn is_telling(line: &str) -> bool {
     let line = line.to_ascii_lowercase();
-    ["fail", "error", "cannot", "can't", "could not", "couldn't", "invalid", "not ", "no ", "unable"]
-        .iter()
-        .any(|word| line.contains(word))
+    [
+        "fail",
+        "error",
+        "cannot",
+        "can't",
+        "could not",
+        "couldn't",
+        "invalid",
+        "not ",
+        "no ",
+        "unable",
+        "unknown",
+    ]
+    .iter()
+    .any(|word| line.contains(word))
 }
 
-/// What DPDK's bus code says about every device whose driver refuses it.
+/// What DPDK's bus code says about every device whose driver refuses it, or a driver of one it accepts.
 fn is_general(line: &str) -> bool {
-    ["Driver cannot attach the device", "Failed to attach device on primary process"]
+    ["Driver cannot attach the device", "Failed to attach device on primary process", "mp action callback"]
         .iter()
         .any(|general| line.contains(general))
         || line.contains("failed to initialize") && line.ends_with("device")

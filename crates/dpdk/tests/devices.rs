@@ -181,6 +181,31 @@ fn captures_written_by_others_are_read_and_ours_are_read_by_others() {
     }
 }
 
+#[test]
+fn too_few_and_too_small_buffers_are_named() {
+    let fixture = Fixture::new();
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("many.pcap");
+    let mut file =
+        [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0].to_vec();
+    for _ in 0..300 {
+        file.extend([0, 0, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0, 60, 0, 0, 0]);
+        file.extend([0; 60]);
+    }
+    std::fs::write(&input, file).unwrap();
+    let open = |device: &str, pool| {
+        Port::open(fixture.eal, device, &PortConfig::default(), pool).map(|_| ()).map_err(|e| e.to_string())
+    };
+    let device = format!("net_pcap0,rx_pcap={},infinite_rx=1", input.display());
+    let error = open(&device, fixture.pool("few", 255, 2048)).unwrap_err();
+    assert!(
+        error.contains("more packet buffers than the 255 of pool 'few': raise packet_buffers"),
+        "{error}"
+    );
+    assert!(error.contains("At least 300 mbufs"), "{error}");
+    open(&device, fixture.pool("many", 511, 2048)).unwrap();
+}
+
 /// The frames in a capture, as tshark sees them; as Python does where tshark is not installed.
 fn frames(path: &Path) -> Vec<Vec<u8>> {
     const READ_PCAP: &str = "

