@@ -241,6 +241,43 @@ impl Packet for Mbuf {
         }
     }
 
+    #[inline]
+    fn split(batch: &mut Batch<Self>, to: &mut Batch<Self>, mut pick: impl FnMut(&Self) -> bool) {
+        let (n, start, room) = (batch.len(), to.len(), to.remaining_capacity());
+        if n > room {
+            // Rare: the caller makes room first.
+            let mut rest = Batch::new();
+            for packet in batch.drain(..) {
+                let there = if !to.is_full() && pick(&packet) { &mut *to } else { &mut rest };
+                there.push(packet);
+            }
+            *batch = rest;
+            return;
+        }
+        // SAFETY: both lengths are zero while elements are moved, so each packet has one owner even if `pick` unwinds
+        // (packets leak then). Every element read lies in 0..n of `batch`; `stay <= i` and `start + gone < capacity`
+        // hold at each write because n <= room; a write past the final length is never read. At the end the first
+        // `stay` and `start + gone` elements are the packets moved there, each once.
+        unsafe {
+            batch.set_len(0);
+            to.set_len(0);
+            let (from, into) = (batch.as_mut_ptr(), to.as_mut_ptr().add(start));
+            let (mut stay, mut gone) = (0, 0);
+            for i in 0..n {
+                let packet = ManuallyDrop::new(ptr::read(from.add(i)));
+                let picked = pick(&packet);
+                // Both places are written and one of them counts: the choice is as good as random, and a branch on it
+                // would be mispredicted half the time.
+                ptr::copy_nonoverlapping(&raw const *packet, into.add(gone), 1);
+                ptr::copy_nonoverlapping(&raw const *packet, from.add(stay), 1);
+                gone += usize::from(picked);
+                stay += usize::from(!picked);
+            }
+            batch.set_len(stay);
+            to.set_len(start + gone);
+        }
+    }
+
     #[inline(always)]
     fn prefetch(&self) {
         // SAFETY: prefetching any address has no effect but on caches.

@@ -85,6 +85,17 @@ pub trait Packet: Sized + Send + 'static {
     /// Asks the processor to fetch metadata and the first cache line of data. A hint: may do nothing.
     fn prefetch(&self) {}
 
+    /// Moves the packets that `pick` names to the end of `to`, in order; the others stay, in order. What finds `to` full
+    /// stays as well.
+    fn split(batch: &mut Batch<Self>, to: &mut Batch<Self>, mut pick: impl FnMut(&Self) -> bool) {
+        let mut rest = Batch::new();
+        for packet in batch.drain(..) {
+            let there = if !to.is_full() && pick(&packet) { &mut *to } else { &mut rest };
+            there.push(packet);
+        }
+        *batch = rest;
+    }
+
     /// Frees all packets of a batch at once.
     fn free_bulk(batch: &mut Batch<Self>) {
         batch.clear();

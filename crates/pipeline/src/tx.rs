@@ -129,28 +129,33 @@ impl<P: Packet> TxBuffers<P> {
         if ports == 0 {
             return self.send_tallied(port, batch, tally, counters);
         }
-        if tally.mixed != 0 {
-            for packet in batch.drain(..) {
-                self.send(packet.meta().tx_port, packet, counters);
+        while let Some(first) = batch.first().map(Packet::meta) {
+            let (port, mixed) = (first.tx_port, tally.mixed != 0);
+            let before = batch.len();
+            let Some(Some(p)) = self.ports.get_mut(usize::from(port)) else {
+                let mut lost = Batch::new();
+                P::split(batch, &mut lost, |packet| packet.meta().tx_port == port);
+                drop_all(counters, &mut lost, DropReason::TxNoPort);
+                continue;
+            };
+            if p.pending.remaining_capacity() < before {
+                p.flush(port, counters);
             }
-            return;
-        }
-        let (mut queued, mut handed_over) = (0, 0);
-        for packet in batch.drain(..) {
-            let port = packet.meta().tx_port;
-            match self.ports.get_mut(usize::from(port)) {
-                Some(Some(p)) => {
-                    queued += 1;
-                    handed_over += u64::from(p.out.hands_over);
-                    p.push(port, packet, counters);
-                    self.waiting |= 1 << port;
+            let bytes = &mut p.bytes;
+            let out = &p.out;
+            P::split(batch, &mut p.pending, |packet| {
+                let picked = packet.meta().tx_port == port;
+                *bytes += if picked { packet.len() as u64 } else { 0 };
+                if mixed && picked {
+                    out.went(counters.port(packet.meta().rx_port), 1);
                 }
-                _ => counters.dropped(tally.origin, DropReason::TxNoPort, 1),
+                picked
+            });
+            if !mixed {
+                p.out.went(counters.port(tally.origin), (before - batch.len()) as u64);
             }
+            self.waiting |= 1 << port;
         }
-        let c = counters.port(tally.origin);
-        c.sent.add(queued - handed_over);
-        c.handed_over.add(handed_over);
     }
 
     /// Sends a whole batch by one port, straight from the batch where nothing waits before it. The batch is empty
