@@ -159,7 +159,12 @@ pub(super) fn trace(plane: &dyn Dataplane, hops: Vec<(usize, Hop)>) -> show::Tra
         out[at].hops.push(show::trace::TracedHop {
             after_ns: hop.time.saturating_sub(starts[at]),
             node: node.map_or_else(|| hop.node.to_string(), |n| n.name.into()),
-            exit: exit.map_or_else(|| hop.exit.to_string(), |e| e.name.into()),
+            exit: match exit {
+                Some(e) => e.name.into(),
+                // The node took the packet out of the graph: it sends or holds it.
+                None if hop.exit == Hop::KEPT => "kept".into(),
+                None => hop.exit.to_string(),
+            },
             to: to.unwrap_or_default(),
             text: hop.text.to_string(),
         });

@@ -64,7 +64,7 @@ impl Text for Graph {
                 Target::Drop(_) => None,
             });
             let drops = n.exits.iter().filter(|e| matches!(e.leads_to, Target::Drop(_))).count();
-            let drops = (drops > 0).then(|| format!("{drops} drops"));
+            let drops = (drops > 0).then(|| format!("{drops} {}", if drops == 1 { "drop" } else { "drops" }));
             t.row([
                 n.name.clone(),
                 thousands(n.packets),

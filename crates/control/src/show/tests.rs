@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::routes::RouteQuery;
+use super::trace::{TracedHop, TracedPacket};
 use super::*;
 use crate::api::test_views as views;
 
@@ -66,6 +67,15 @@ fn fib() {
 fn trace() {
     both("trace", &views::trace());
     assert_eq!(Trace::default().text(), "no packet was received in that time\n");
+    let hop = TracedHop {
+        node: "output".into(),
+        exit: "kept".into(),
+        text: "port 1".into(),
+        ..TracedHop::default()
+    };
+    let packet = TracedPacket { worker: 0, packet: 7, hops: vec![hop] };
+    let text = Trace { packets: vec![packet] }.text();
+    assert_eq!(text.lines().last().map(str::trim_end), Some("       0.0 µs  output  kept  port 1"), "{text}");
 }
 
 #[test]

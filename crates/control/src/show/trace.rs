@@ -48,7 +48,7 @@ pub struct TracedHop {
     pub after_ns: u64,
     /// The node.
     pub node: String,
-    /// The exit it took.
+    /// The exit it took; `kept` where the node sends or holds the packet itself.
     pub exit: String,
     /// Where that leads: a node, or `drop:` with a reason.
     pub to: String,
@@ -66,7 +66,11 @@ impl Text for Trace {
             out += &format!("packet {} on worker {}\n", p.packet, p.worker);
             let node = p.hops.iter().map(|h| h.node.chars().count()).max().unwrap_or(0);
             for h in &p.hops {
-                let exit = if h.exit == h.to { h.exit.clone() } else { format!("{} → {}", h.exit, h.to) };
+                let exit = if h.to.is_empty() || h.exit == h.to {
+                    h.exit.clone()
+                } else {
+                    format!("{} → {}", h.exit, h.to)
+                };
                 let line =
                     format!("  {:>8} µs  {:<node$}  {exit}  {}", microseconds(h.after_ns), h.node, h.text);
                 out += line.trim_end();
