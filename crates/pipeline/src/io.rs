@@ -4,8 +4,8 @@ use crate::Batch;
 
 /// A receive queue, owned by exactly one worker at a time.
 pub trait RxQueue<P>: Send {
-    /// Appends received packets to `batch` (which is empty or has room), each with fresh metadata whose `rx_port` is
-    /// set. Returns how many were added; 0 where nothing is waiting. Never blocks.
+    /// Appends received packets to `batch` (which is empty or has room), each with its
+    /// [`rx_port`](crate::Packet::rx_port) set and not traced; metadata is not reset (see [`crate::Meta`]). Returns how many were added; 0 where nothing is waiting. Never blocks.
     fn rx(&mut self, batch: &mut Batch<P>) -> usize;
 }
 

@@ -48,7 +48,7 @@ impl Tally {
     #[inline(always)]
     fn add<P: Packet>(&mut self, packet: &P) {
         self.bytes += packet.len() as u64;
-        self.mixed |= packet.meta().rx_port ^ self.origin;
+        self.mixed |= packet.rx_port() ^ self.origin;
     }
 }
 
@@ -118,9 +118,9 @@ impl<P: Packet> TxBuffers<P> {
     /// device. The batch is empty afterwards.
     #[inline]
     pub fn send_each(&mut self, batch: &mut Batch<P>, counters: &WorkerCounters) {
-        let Some(first) = batch.first().map(Packet::meta) else { return };
-        let port = first.tx_port;
-        let mut tally = Tally::starting_with(first.rx_port);
+        let Some(first) = batch.first() else { return };
+        let port = first.meta().tx_port;
+        let mut tally = Tally::starting_with(first.rx_port());
         let mut ports = 0;
         for packet in batch.iter() {
             ports |= packet.meta().tx_port ^ port;
@@ -129,8 +129,8 @@ impl<P: Packet> TxBuffers<P> {
         if ports == 0 {
             return self.send_tallied(port, batch, tally, counters);
         }
-        while let Some(first) = batch.first().map(Packet::meta) {
-            let (port, mixed) = (first.tx_port, tally.mixed != 0);
+        while let Some(first) = batch.first() {
+            let (port, mixed) = (first.meta().tx_port, tally.mixed != 0);
             let before = batch.len();
             let Some(Some(p)) = self.ports.get_mut(usize::from(port)) else {
                 let mut lost = Batch::new();
@@ -147,7 +147,7 @@ impl<P: Packet> TxBuffers<P> {
                 let picked = packet.meta().tx_port == port;
                 *bytes += if picked { packet.len() as u64 } else { 0 };
                 if mixed && picked {
-                    out.went(counters.port(packet.meta().rx_port), 1);
+                    out.went(counters.port(packet.rx_port()), 1);
                 }
                 picked
             });
@@ -162,8 +162,8 @@ impl<P: Packet> TxBuffers<P> {
     /// afterwards.
     #[inline]
     pub fn send_batch(&mut self, port: PortId, batch: &mut Batch<P>, counters: &WorkerCounters) {
-        let Some(first) = batch.first().map(Packet::meta) else { return };
-        let mut tally = Tally::starting_with(first.rx_port);
+        let Some(first) = batch.first() else { return };
+        let mut tally = Tally::starting_with(first.rx_port());
         batch.iter().for_each(|p| tally.add(p));
         self.send_tallied(port, batch, tally, counters);
     }
@@ -176,7 +176,7 @@ impl<P: Packet> TxBuffers<P> {
         if tally.mixed == 0 {
             p.out.went(counters.port(tally.origin), batch.len() as u64);
         } else {
-            batch.iter().for_each(|packet| p.out.went(counters.port(packet.meta().rx_port), 1));
+            batch.iter().for_each(|packet| p.out.went(counters.port(packet.rx_port()), 1));
         }
         if p.pending.is_empty() {
             p.out.transmit(port, batch, tally.bytes, counters);
@@ -193,11 +193,25 @@ impl<P: Packet> TxBuffers<P> {
     pub fn send(&mut self, port: PortId, packet: P, counters: &WorkerCounters) {
         match self.ports.get_mut(usize::from(port)) {
             Some(Some(p)) => {
-                p.out.went(counters.port(packet.meta().rx_port), 1);
+                p.out.went(counters.port(packet.rx_port()), 1);
                 p.push(port, packet, counters);
                 self.waiting |= 1 << port;
             }
-            _ => counters.dropped(packet.meta().rx_port, DropReason::TxNoPort, 1),
+            _ => counters.dropped(packet.rx_port(), DropReason::TxNoPort, 1),
+        }
+    }
+
+    /// As [`send`](Self::send), for a node that sends packet after packet that came in by one port, whose counters
+    /// are `origin`.
+    #[inline(always)]
+    pub fn send_from(&mut self, origin: &PortCounters, port: PortId, packet: P, counters: &WorkerCounters) {
+        match self.ports.get_mut(usize::from(port)) {
+            Some(Some(p)) => {
+                p.out.went(origin, 1);
+                p.push(port, packet, counters);
+                self.waiting |= 1 << port;
+            }
+            _ => counters.dropped(packet.rx_port(), DropReason::TxNoPort, 1),
         }
     }
 
@@ -278,7 +292,7 @@ impl<P: Packet> Outlet<P> {
     #[cold]
     fn refuse(&self, counters: &WorkerCounters, batch: &mut Batch<P>, reason: DropReason) {
         for packet in batch.iter() {
-            self.counter(counters.port(packet.meta().rx_port)).take_back(1);
+            self.counter(counters.port(packet.rx_port())).take_back(1);
         }
         drop_all(counters, batch, reason);
     }
@@ -286,7 +300,7 @@ impl<P: Packet> Outlet<P> {
 
 /// Counts and frees every packet of a batch.
 fn drop_all<P: Packet>(counters: &WorkerCounters, batch: &mut Batch<P>, reason: DropReason) {
-    batch.iter().for_each(|p| counters.dropped(p.meta().rx_port, reason, 1));
+    batch.iter().for_each(|p| counters.dropped(p.rx_port(), reason, 1));
     P::free_bulk(batch);
 }
 

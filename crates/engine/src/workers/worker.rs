@@ -418,7 +418,7 @@ fn spread<P: Packet>(
 }
 
 fn count_handed_in<P: Packet>(batch: &Batch<P>, counters: &WorkerCounters) {
-    for same in batch.chunk_by(|a, b| a.meta().rx_port == b.meta().rx_port) {
-        counters.port(same[0].meta().rx_port).handed_in.add(same.len() as u64);
+    for same in batch.chunk_by(|a, b| a.rx_port() == b.rx_port()) {
+        counters.port(same[0].rx_port()).handed_in.add(same.len() as u64);
     }
 }
