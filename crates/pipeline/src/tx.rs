@@ -20,6 +20,9 @@ struct TxPort<P> {
     pending: Box<Batch<P>>,
     /// Bytes in `pending`.
     bytes: u64,
+    /// Packets at the end of `pending` that no counter of the port they came by knows of: not zero only while a
+    /// [`Sender`] is at work.
+    uncounted: u32,
 }
 
 struct Outlet<P> {
@@ -93,6 +96,7 @@ impl<P: Packet> TxBuffers<P> {
                     out: Outlet { queue, up: true, hands_over },
                     pending: Box::default(),
                     bytes: 0,
+                    uncounted: 0,
                 })
                 .map(|old| old.out.queue),
             None => Some(queue),
@@ -201,18 +205,10 @@ impl<P: Packet> TxBuffers<P> {
         }
     }
 
-    /// As [`send`](Self::send), for a node that sends packet after packet that came in by one port, whose counters
-    /// are `origin`.
-    #[inline(always)]
-    pub fn send_from(&mut self, origin: &PortCounters, port: PortId, packet: P, counters: &WorkerCounters) {
-        match self.ports.get_mut(usize::from(port)) {
-            Some(Some(p)) => {
-                p.out.went(origin, 1);
-                p.push(port, packet, counters);
-                self.waiting |= 1 << port;
-            }
-            _ => counters.dropped(packet.rx_port(), DropReason::TxNoPort, 1),
-        }
+    /// For a node that sends packet after packet, all of which came in by `rx_port`.
+    #[inline]
+    pub fn sender<'a>(&'a mut self, rx_port: PortId, counters: &'a WorkerCounters) -> Sender<'a, P> {
+        Sender { tx: self, touched: 0, origin: counters.port(rx_port), counters }
     }
 
     /// Sends what waits. Called once per worker loop.
@@ -228,7 +224,54 @@ impl<P: Packet> TxBuffers<P> {
     }
 }
 
+/// Queues packets that came in by one port, and counts them as gone once per batch and port they leave by.
+pub struct Sender<'a, P: Packet> {
+    tx: &'a mut TxBuffers<P>,
+    /// Bit per port that packets were queued for since they were last counted.
+    touched: u32,
+    origin: &'a PortCounters,
+    counters: &'a WorkerCounters,
+}
+
+impl<P: Packet> Sender<'_, P> {
+    /// Queues one packet for a port; sends when the buffer is full.
+    #[inline(always)]
+    pub fn send(&mut self, port: PortId, packet: P) {
+        let Some(Some(p)) = self.tx.ports.get_mut(usize::from(port)) else {
+            return self.counters.dropped(packet.rx_port(), DropReason::TxNoPort, 1);
+        };
+        if p.pending.is_full() {
+            p.settle(self.origin);
+            p.flush(port, self.counters);
+        }
+        p.bytes += packet.len() as u64;
+        p.uncounted += 1;
+        p.pending.push(packet);
+        self.touched |= 1 << port;
+    }
+}
+
+impl<P: Packet> Drop for Sender<'_, P> {
+    #[inline]
+    fn drop(&mut self) {
+        self.tx.waiting |= self.touched;
+        while self.touched != 0 {
+            let port = self.touched.trailing_zeros();
+            self.touched &= self.touched - 1;
+            if let Some(Some(p)) = self.tx.ports.get_mut(port as usize) {
+                p.settle(self.origin);
+            }
+        }
+    }
+}
+
 impl<P: Packet> TxPort<P> {
+    /// Counts what a [`Sender`] queued and has not counted yet.
+    #[inline(always)]
+    fn settle(&mut self, origin: &PortCounters) {
+        self.out.went(origin, u64::from(std::mem::take(&mut self.uncounted)));
+    }
+
     #[inline]
     fn push(&mut self, port: PortId, packet: P, counters: &WorkerCounters) {
         if self.pending.is_full() {

@@ -19,11 +19,12 @@ use std::fmt;
 
 use linerate_pipeline::interface::Interfaces;
 use linerate_pipeline::nodes::eth_input::ToUs;
+use linerate_pipeline::tx::Sender;
 use linerate_pipeline::{BURST, Batch, Cx, Exits, Node, Packet, PortId};
 use linerate_tables::fib::{Lookup, NO_ROUTE, NextHopId};
 use linerate_tables::prefix::Address;
 
-use crate::plane::{Arrays, NextHops, Plain, Plane};
+use crate::plane::{Arrays, NextHops, Plane};
 
 linerate_pipeline::exits! {
     /// Where packets go from `express`.
@@ -94,20 +95,23 @@ where
         out.set_all(ExpressExit::Regular);
         let Some(rx_port) = batch.first().map(Packet::rx_port) else { return };
         let picked = &mut *self.picked;
-        picked.pick(batch, &ToUs::new(self.interfaces.get(), rx_port));
+        picked.pick(batch, ToUs::new(self.interfaces.get(), rx_port));
         let Picked { families, ip4, ip6 } = picked;
         ip4.look_up(&self.fib4);
         ip6.look_up(&self.fib6);
         let way = Way { arrays: self.next_hops.arrays(), next_hops: &self.next_hops, seed: self.seed };
+        let mut sender = cx.tx.sender(rx_port, cx.counters);
         if ip4.n == batch.len() {
-            forward(cx, rx_port, batch, |packet, i| plain4::rewrite(packet, ip4.id(i), &way));
+            let mut ids = ip4.ids.iter();
+            forward(&mut sender, batch, |packet| plain4::rewrite(packet, *ids.next()?, way));
         } else if ip6.n == batch.len() {
-            forward(cx, rx_port, batch, |packet, i| plain6::rewrite(packet, ip6.id(i), &way));
+            let mut ids = ip6.ids.iter();
+            forward(&mut sender, batch, |packet| plain6::rewrite(packet, *ids.next()?, way));
         } else if ip4.n + ip6.n > 0 {
-            let (mut next4, mut next6) = (0.., 0..);
-            forward(cx, rx_port, batch, |packet, i| match families[i % BURST] {
-                Family::Ip4 => plain4::rewrite(packet, ip4.id(next4.next()?), &way),
-                Family::Ip6 => plain6::rewrite(packet, ip6.id(next6.next()?), &way),
+            let (mut ids4, mut ids6, mut families) = (ip4.ids.iter(), ip6.ids.iter(), families.iter());
+            forward(&mut sender, batch, |packet| match families.next()? {
+                Family::Ip4 => plain4::rewrite(packet, *ids4.next()?, way),
+                Family::Ip6 => plain6::rewrite(packet, *ids6.next()?, way),
                 Family::Other => None,
             });
         }
@@ -119,25 +123,35 @@ where
 }
 
 impl Picked {
-    /// Sorts a batch: destinations of plain packets by family.
+    /// Sorts a batch: destinations of plain packets by family. Traffic comes in runs of one family, and a loop that knows
+    /// one family only keeps all it needs in registers.
     #[inline(always)]
-    fn pick<P: Packet>(&mut self, batch: &mut Batch<P>, to_us: &ToUs) {
-        let (mut n4, mut n6) = (0, 0);
-        for (packet, family) in batch.iter_mut().zip(&mut self.families) {
-            *family = if let Some(to) = plain4::destination(packet, to_us) {
-                self.ip4.to[n4 % BURST] = to;
-                n4 += 1;
-                Family::Ip4
-            } else if let Some(to) = plain6::destination(packet, to_us) {
-                self.ip6.to[n6 % BURST] = to;
-                n6 += 1;
-                Family::Ip6
-            } else {
-                Family::Other
-            };
+    fn pick<P: Packet>(&mut self, batch: &mut Batch<P>, to_us: ToUs) {
+        (self.ip4.n, self.ip6.n) = (0, 0);
+        let (mut rest, mut families) = (&mut batch[..], &mut self.families[..]);
+        while !rest.is_empty() {
+            let n = self.ip4.take(rest, |packet| plain4::destination(packet, to_us));
+            (rest, families) = skip(rest, families, n, Family::Ip4);
+            let m = self.ip6.take(rest, |packet| plain6::destination(packet, to_us));
+            (rest, families) = skip(rest, families, m, Family::Ip6);
+            if n + m == 0 {
+                (rest, families) = skip(rest, families, 1, Family::Other);
+            }
         }
-        (self.ip4.n, self.ip6.n) = (n4, n6);
     }
+}
+
+/// Notes the family of the first `n` packets; what follows them.
+#[inline(always)]
+fn skip<'a, P>(
+    packets: &'a mut [P],
+    families: &'a mut [Family],
+    n: usize,
+    family: Family,
+) -> (&'a mut [P], &'a mut [Family]) {
+    let (these, others) = families.split_at_mut(n.min(families.len()));
+    these.fill(family);
+    (packets.get_mut(n..).unwrap_or_default(), others)
 }
 
 impl<A: Address> Destinations<A> {
@@ -152,46 +166,40 @@ impl<A: Address> Destinations<A> {
         }
     }
 
-    /// What the FIB said of destination `i`.
+    /// Takes the destinations of the packets at the front as long as they are of this family; how many.
     #[inline(always)]
-    fn id(&self, i: usize) -> NextHopId {
-        self.ids[i % BURST]
+    fn take<P>(&mut self, packets: &mut [P], destination: impl Fn(&mut P) -> Option<A>) -> usize {
+        let free = self.to.get_mut(self.n..).unwrap_or_default();
+        let mut n = 0;
+        for (packet, to) in packets.iter_mut().zip(free) {
+            let Some(destination) = destination(packet) else { break };
+            *to = destination;
+            n += 1;
+        }
+        self.n += n;
+        n
     }
 }
 
 /// What a rewrite needs besides the packet.
+#[derive(Clone, Copy)]
 struct Way<'a> {
     arrays: Arrays<'a>,
     next_hops: &'a NextHops,
     seed: u64,
 }
 
-impl Way<'_> {
-    /// The adjacency of a next hop; for a group, that of the member which the flow of `hash` goes by. `None` for anything
-    /// that is not simply to be sent.
-    #[inline(always)]
-    fn adjacency(&self, id: NextHopId, hash: impl FnOnce() -> Option<u32>) -> Option<Plain> {
-        let index = match self.arrays.forward(id) {
-            Some(index) => index,
-            None => self.next_hops.forward_member(id, hash)?,
-        };
-        self.arrays.plain(index)
-    }
-}
-
 /// Sends the packets that `rewrite` gives a port for; the others stay in the batch.
 #[inline(always)]
 fn forward<P: Packet>(
-    cx: &mut Cx<'_, P>,
-    rx_port: PortId,
+    sender: &mut Sender<'_, P>,
     batch: &mut Batch<P>,
-    mut rewrite: impl FnMut(&mut P, usize) -> Option<PortId>,
+    mut rewrite: impl FnMut(&mut P) -> Option<PortId>,
 ) {
-    let origin = cx.counters.port(rx_port);
     let mut rest = Batch::new();
-    for (i, mut packet) in batch.drain(..).enumerate() {
-        match rewrite(&mut packet, i) {
-            Some(port) => cx.tx.send_from(origin, port, packet, cx.counters),
+    for mut packet in batch.drain(..) {
+        match rewrite(&mut packet) {
+            Some(port) => sender.send(port, packet),
             None => rest.push(packet),
         }
     }
