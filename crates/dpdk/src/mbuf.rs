@@ -376,25 +376,27 @@ impl std::fmt::Debug for Mbuf {
     }
 }
 
-/// Brings a received burst under the module's invariant: notes the port in each header and replaces what the driver does not own alone by a copy. Returns how many remain at the front of `burst`, and how many were copied and
-/// how many freed because no copy could be made.
+/// Brings a received burst under the module's invariant: notes the port in each header and replaces what the driver
+/// does not own alone by a copy. Returns how many remain at the front of `burst`, their bytes, and how many were copied
+/// and how many freed because no copy could be made.
 ///
 /// # Safety
 /// `burst` holds mbufs received from a driver, each owned by the caller and from a pool with our private area.
 #[inline(always)]
 pub(crate) unsafe fn admit(burst: &mut [*mut rte_mbuf], rx_port: PortId) -> Admitted {
-    let mut odd = 0u64;
+    let (mut odd, mut bytes) = (0u64, 0u64);
     for &raw in burst.iter() {
         // SAFETY: live mbufs; the private area belongs to whoever owns the mbuf.
         unsafe {
             // One test for the burst instead of one per packet: anything but one segment with one owner leaves a bit.
             odd |= u64::from((*raw).nb_segs ^ 1) | u64::from((*raw).refcnt ^ 1) | (*raw).ol_flags & FOREIGN;
+            bytes += u64::from((*raw).pkt_len);
             set_received(raw, rx_port);
             prefetch_data(&*raw);
         }
     }
     if odd == 0 {
-        return Admitted { kept: burst.len(), copied: 0, lost: 0 };
+        return Admitted { kept: burst.len(), bytes, copied: 0, lost: 0 };
     }
     // SAFETY: as above.
     unsafe { admit_slow(burst, rx_port) }
@@ -403,6 +405,8 @@ pub(crate) unsafe fn admit(burst: &mut [*mut rte_mbuf], rx_port: PortId) -> Admi
 /// What [`admit`] did.
 pub(crate) struct Admitted {
     pub(crate) kept: usize,
+    /// Bytes of those kept.
+    pub(crate) bytes: u64,
     pub(crate) copied: u64,
     pub(crate) lost: u64,
 }
@@ -410,13 +414,14 @@ pub(crate) struct Admitted {
 #[cold]
 #[inline(never)]
 unsafe fn admit_slow(burst: &mut [*mut rte_mbuf], rx_port: PortId) -> Admitted {
-    let (mut kept, mut copied, mut lost) = (0, 0, 0);
+    let (mut kept, mut bytes, mut copied, mut lost) = (0, 0, 0, 0);
     for i in 0..burst.len() {
         let raw = burst[i];
         // SAFETY: live, owned mbufs; `copy` is a fresh chain from the same pool, the original is freed once.
         unsafe {
             if is_owned_chain(raw) {
                 burst[kept] = raw;
+                bytes += u64::from((*raw).pkt_len);
                 kept += 1;
                 continue;
             }
@@ -428,11 +433,12 @@ unsafe fn admit_slow(burst: &mut [*mut rte_mbuf], rx_port: PortId) -> Admitted {
             }
             set_received(copy, rx_port);
             burst[kept] = copy;
+            bytes += u64::from((*copy).pkt_len);
             kept += 1;
             copied += 1;
         }
     }
-    Admitted { kept, copied, lost }
+    Admitted { kept, bytes, copied, lost }
 }
 
 /// Whether every segment is the chain's own and the header describes the chain.

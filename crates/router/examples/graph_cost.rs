@@ -205,15 +205,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let frames: Vec<_> = (0..BURST as u32).map(|i| frame(&kind, i)).collect();
     let mut batch: Box<Batch<Frame>> = Box::default();
     for bytes in &frames {
-        let mut inner =
-            Inner {
-                meta: Meta::default(),
-                rx_port: 0,
-                trace_id: 0,
-                start: HEADROOM,
-                len: bytes.len() as u16,
-                buffer: [0; 256],
-            };
+        let mut inner = Inner {
+            meta: Meta::default(),
+            rx_port: 0,
+            trace_id: 0,
+            start: HEADROOM,
+            len: bytes.len() as u16,
+            buffer: [0; 256],
+        };
         inner.buffer[usize::from(HEADROOM)..][..bytes.len()].copy_from_slice(bytes);
         batch.push(Frame(Box::new(inner)));
     }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use linerate_pipeline::io::Received;
 use linerate_pipeline::{BURST, Batch, PortId};
 
 use super::device::Inner;
@@ -104,6 +105,11 @@ impl RxQueue {
 impl linerate_pipeline::io::RxQueue<Mbuf> for RxQueue {
     #[inline]
     fn rx(&mut self, batch: &mut Batch<Mbuf>) -> usize {
+        self.rx_counted(batch).packets
+    }
+
+    #[inline]
+    fn rx_counted(&mut self, batch: &mut Batch<Mbuf>) -> Received {
         let old = batch.len();
         // SAFETY: the batch has room for what is asked for; the port runs as long as this queue exists; `&mut self`
         // and not being Sync make this the queue's only user. The pointers written are mbufs handed over to the
@@ -113,14 +119,14 @@ impl linerate_pipeline::io::RxQueue<Mbuf> for RxQueue {
             let first = batch.as_mut_ptr().add(old).cast();
             let n = ffi::lr_rx_burst(self.port, self.queue, first, self.burst.min((BURST - old) as u16));
             if n == 0 {
-                return 0;
+                return Received::default();
             }
             let burst = std::slice::from_raw_parts_mut(first, usize::from(n));
             let admitted = mbuf::admit(burst, self.rx_port);
             batch.set_len(old + admitted.kept);
             self.copied += admitted.copied;
             self.lost += admitted.lost;
-            admitted.kept
+            Received { packets: admitted.kept, bytes: admitted.bytes }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use linerate_pipeline::counters::{Counter, WorkerCounters};
-use linerate_pipeline::io::RxQueue;
+use linerate_pipeline::io::{Received, RxQueue};
 use linerate_pipeline::trace::Hop;
 use linerate_pipeline::tx::TxBuffers;
 use linerate_pipeline::{Batch, Cx, DropReason, Graph, Packet, PacketAlloc, PortId};
@@ -185,12 +185,11 @@ impl<P: Packet> Worker<P> {
         let mut found = 0;
         for slot in &mut self.rx {
             let batch = &mut self.state.batch;
-            let n = slot.device.rx(batch);
+            let Received { packets: n, bytes } = slot.device.rx_counted(batch);
             if n == 0 {
                 continue;
             }
             found += n;
-            let bytes = batch.iter().map(|p| p.len() as u64).sum();
             let port = self.pass.counters.port(slot.port);
             port.received.add(n as u64);
             port.rx_bytes.add(bytes);

@@ -205,7 +205,11 @@ impl NextHops {
     /// The adjacency of the group's member that this flow goes by; `None` where the next hop is no group, or the member
     /// cannot be sent to.
     #[inline]
-    pub fn forward_member(&self, id: NextHopId, hash: impl FnOnce() -> Option<u32>) -> Option<AdjacencyIndex> {
+    pub fn forward_member(
+        &self,
+        id: NextHopId,
+        hash: impl FnOnce() -> Option<u32>,
+    ) -> Option<AdjacencyIndex> {
         let (first, log2) = decode_group(self.word(id))?;
         match self.member(first, log2, hash()?) {
             NextHop::Forward(adjacency) => Some(adjacency),

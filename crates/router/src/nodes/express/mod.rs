@@ -5,15 +5,13 @@
 //! interface, within the MTU) is validated, looked up, rewritten and sent here, with one look at its header before the
 //! lookup and one after it. Every other packet goes on to the regular nodes as it came in (at most its Ethernet padding is
 //! gone, which they would cut off first); they decide what it is and say why it is dropped. So nothing here may decide
-//! anything that they would decide differently: the tests beside this node send the same packets both ways and compare
+//! anything that they would decide differently: `tests/express.rs` sends the same packets both ways and compares
 //! every byte.
 //!
 //! Bursts that packets are traced of do not come this way, so that a trace shows each step.
 
 mod plain4;
 mod plain6;
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 
