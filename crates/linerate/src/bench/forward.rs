@@ -193,6 +193,8 @@ impl Bench {
         tables: &[(&'static str, &Routes<A>)],
     ) -> Result<()> {
         self.serial += 1;
+        let names = tables.iter().map(|t| t.0).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(std::io::stderr(), "{}, {size} bytes: floor and {names} in turn", A::NAME);
         let mut files = Vec::new();
         let mut real = size;
         for port in 0..2 {
