@@ -26,10 +26,10 @@ use std::path::PathBuf;
 /// What `linerate bench fib` takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct FibBenchArgs {
-    /// IPv4 routes, one `prefix nexthop_id` a line, plain or .gz; without it a generated table of 612,927 routes
+    /// A file with IPv4 routes: lines of `prefix nexthop` or MRT, plain, gzip or bzip2; without it a generated table of 612,927 routes
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
-    /// IPv6 routes in the same form; without it a generated table of 160,147 routes
+    /// The same for IPv6; without it a generated table of 160,147 routes
     #[arg(long, value_name = "FILE")]
     routes6: Option<PathBuf>,
     /// Print one JSON object instead of tables
