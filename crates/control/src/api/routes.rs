@@ -197,8 +197,9 @@ async fn move_queue(
     let mut queues: Vec<_> = app.plane.queues().iter().filter(|q| q.port == id).map(|q| q.queue).collect();
     if !queues.contains(&queue) {
         queues.sort_unstable();
+        let one_of = if queues.len() > 1 { "one of " } else { "" };
         let queues = queues.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
-        return Err(bad(format!("port `{port}` has no receive queue {queue}: expected one of {queues}")));
+        return Err(bad(format!("port `{port}` has no receive queue {queue}: expected {one_of}{queues}")));
     }
     let moved = aside(move || app.plane.move_queue(id, queue, worker)).await??;
     Ok(Json(QueueMoved { port, queue, from: moved.from, to: worker, gap_ns: moved.gap }))

@@ -147,6 +147,7 @@ fn queues_move_and_refusals_say_why() {
         ask("wan", 7, 0).unwrap_err().to_string(),
         "port `wan` has no receive queue 7: expected one of 0, 1"
     );
+    assert_eq!(ask("lan", 1, 0).unwrap_err().to_string(), "port `lan` has no receive queue 1: expected 0");
     assert_eq!(ask("wen", 0, 0).unwrap_err().to_string(), "there is no port `wen`: expected one of wan, lan");
 }
 

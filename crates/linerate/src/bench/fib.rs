@@ -100,6 +100,8 @@ pub(crate) fn run(args: FibBenchArgs) -> Result<()> {
         results: Vec::new(),
         targets: Vec::new(),
     };
+    let generated =
+        (!table4.is_empty() && args.routes.is_none()) || (!table6.is_empty() && args.routes6.is_none());
     let mut wrong = 0;
     if !table4.is_empty() {
         eprintln!("IPv4, {} routes: lookups", table4.len());
@@ -115,7 +117,7 @@ pub(crate) fn run(args: FibBenchArgs) -> Result<()> {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         print!("{}", report.text());
-        if args.routes.is_none() || args.routes6.is_none() {
+        if generated {
             println!(
                 "\nSpeed and memory are asked of real tables, which --routes and --routes6 take: generated ones differ."
             );
