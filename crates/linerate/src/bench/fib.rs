@@ -26,7 +26,8 @@ use std::path::PathBuf;
 /// What `linerate bench fib` takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct FibBenchArgs {
-    /// A file with IPv4 routes: lines of `prefix nexthop` or MRT, plain, gzip or bzip2; without it a generated table of 612,927 routes
+    /// A file with IPv4 routes: lines of `prefix nexthop` or MRT, plain, gzip or bzip2; without it a generated table of
+    /// 612,927 routes
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
     /// The same for IPv6; without it a generated table of 160,147 routes

@@ -53,7 +53,8 @@ const SEED: u64 = 1;
 /// What `linerate bench forward` takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ForwardBenchArgs {
-    /// A file with IPv4 routes: lines of `prefix nexthop` or MRT, plain, gzip or bzip2; without it a generated table of 612,927 routes
+    /// A file with IPv4 routes: lines of `prefix nexthop` or MRT, plain, gzip or bzip2; without it a generated table of
+    /// 612,927 routes
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
     /// The same for IPv6; without it a generated table of 160,147 routes

@@ -4,6 +4,7 @@ use super::{
     keys::{Drawn, inside},
     stats::Rng,
 };
+use crate::demo::tables::first;
 use anyhow::{Context, Result, anyhow, bail};
 use ipnet::IpNet;
 use linerate_control::rib::{self, NextHop};
@@ -38,8 +39,7 @@ pub(super) fn read<A: Parsed>(path: &Path) -> Result<Routes<A>> {
 }
 
 fn parse<A: Parsed>(file: impl Read) -> Result<Routes<A>> {
-    let rib = rib::read(file, rib::Select::First)
-        .map_err(|e| anyhow!(e.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")))?;
+    let rib = rib::read(file, rib::Select::First).map_err(|e| anyhow!(first(&e)))?;
     if let Some((_, place)) = rib.next_hops.iter().find(|(nh, _)| *nh == NextHop::Id(0)) {
         bail!("{place}: next hop 0 stands for no route here: expected a number of at least 1");
     }

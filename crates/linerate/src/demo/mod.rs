@@ -13,7 +13,7 @@ mod plan;
 mod report;
 mod router;
 mod station;
-mod tables;
+pub(crate) mod tables;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
