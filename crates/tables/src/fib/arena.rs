@@ -15,7 +15,7 @@
 //!
 //! A reader must load the entry first and [`Words::view`] after it (acquire): then the view contains the block.
 
-use super::FibError;
+use super::{FibError, simd::prefetch};
 use crate::qsbr::{Domain, Epoch};
 use std::{
     collections::VecDeque,
@@ -205,6 +205,14 @@ impl Arena {
     #[inline]
     pub(crate) fn get(&self, at: u32) -> u64 {
         self.words.view().get(at as usize).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// Asks for the cache line of a word the writer is about to read.
+    #[inline]
+    pub(crate) fn prefetch(&self, at: u32) {
+        if let Some(word) = self.words.view().get(at as usize) {
+            prefetch(word);
+        }
     }
 
     /// Bytes in blocks that are in use.
