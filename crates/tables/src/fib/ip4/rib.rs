@@ -325,11 +325,12 @@ fn cell(addr: u32) -> u8 {
     (addr >> 8 & 63) as u8
 }
 
-/// Where a route is or belongs.
+/// Where a route is or belongs. Counts instead of searching: a list has twenty routes on average, and a search in it would
+/// branch on what the processor cannot foresee.
 #[inline]
 pub(super) fn position(routes: &[Packed], new: Packed) -> usize {
     let least = new.key() << Packed::INDEX_BITS;
-    routes.partition_point(|route| route.0 < least)
+    routes.iter().map(|route| u32::from(route.0 < least)).sum::<u32>() as usize
 }
 
 pub(super) fn find(routes: &[Packed], key: u32) -> Option<usize> {
