@@ -1,0 +1,24 @@
+//! What Linux and FRR say about routes: owned, typed events from netlink messages.
+//!
+//! The same messages come from two places: the kernel ([`crate::netlink`]) and FRR's zebra over FPM ([`crate::fpm`],
+//! module `dplane_fpm_nl`). [`Decoder`] turns bytes into [`Event`]s; [`RouteTable`] applies them, knows the ways in which
+//! the two sources differ, and says what changed.
+
+mod decode;
+mod decode_interface;
+mod decode_nexthop;
+mod decode_route;
+mod fault;
+mod interface;
+mod model;
+mod table;
+pub(crate) mod wire;
+
+pub use decode::{Decoder, fuzz};
+pub use fault::{Fault, Faults};
+pub use interface::{Address, Link, LinkDetail, Mac, Neighbor, NeighborState};
+pub use model::{
+    Change, Encap, Event, Members, MulticastRoute, NextHop, Nexthop, NexthopAction, Protocol, Resilience,
+    Route, RouteKind, Scope, Unsupported,
+};
+pub use table::{RouteChange, RouteTable};
