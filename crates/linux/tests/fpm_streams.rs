@@ -1,5 +1,13 @@
 //! What FRR 8.4.4 sent, byte for byte (`data/capture.py` recorded it), decoded and checked against another decoder.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test may panic"
+)]
+
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::path::Path;

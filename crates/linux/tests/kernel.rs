@@ -1,5 +1,13 @@
 //! The monitor, the writer and taps against the real kernel, in namespaces of their own; iproute2 is the other opinion.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test may panic"
+)]
+
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,10 +56,12 @@ impl Mirror {
 
     /// Reads until nothing more comes.
     async fn settle(&mut self, monitor: &mut Monitor) {
+        self.settle_for(monitor, Duration::from_millis(300)).await;
+    }
+
+    async fn settle_for(&mut self, monitor: &mut Monitor, quiet: Duration) {
         let mut events = Vec::new();
-        while let Ok(result) =
-            tokio::time::timeout(Duration::from_millis(300), monitor.next(&mut events)).await
-        {
+        while let Ok(result) = tokio::time::timeout(quiet, monitor.next(&mut events)).await {
             result.unwrap();
             events.drain(..).for_each(|e| self.apply(e));
         }
@@ -77,6 +87,27 @@ impl Mirror {
             })
             .collect()
     }
+}
+
+impl Mirror {
+    /// Number, and members of groups.
+    fn nexthops(&self) -> Vec<String> {
+        let members = |n: &Nexthop| match &n.action {
+            Some(NexthopAction::Group(g)) => format!("{:?}", g.members),
+            _ => String::new(),
+        };
+        self.nexthops.values().map(|n| format!("{} {}", n.id, members(n))).collect()
+    }
+}
+
+fn nexthops_of_ip() -> Vec<String> {
+    let members = |n: &serde_json::Value| {
+        let member = |m: &serde_json::Value| (m["id"].as_u64().unwrap(), m["weight"].as_u64().unwrap_or(1));
+        n["group"]
+            .as_array()
+            .map_or(String::new(), |g| format!("{:?}", g.iter().map(member).collect::<Vec<_>>()))
+    };
+    ip_json("nexthop show").iter().map(|n| format!("{} {}", n["id"], members(n))).collect()
 }
 
 fn keep<K: Ord, V>(map: &mut BTreeMap<K, V>, change: Change, key: K, value: V) {
@@ -114,7 +145,7 @@ fn routes_of_ip() -> BTreeSet<String> {
             let kind = text(&route, "type");
             let mut hops: Vec<_> = match route["nexthops"].as_array() {
                 Some(hops) => hops.iter().map(hop).collect(),
-                None if route["dev"].is_null() => vec![],
+                None if route["dev"].is_null() || ["blackhole", "unreachable"].contains(&&*kind) => vec![],
                 None => vec![hop(&route)],
             };
             hops.sort();
@@ -135,7 +166,7 @@ async fn watch() -> (Monitor, Mirror) {
     let mut monitor = Monitor::open(Filter::default()).unwrap();
     let mut mirror = Mirror::default();
     mirror.settle(&mut monitor).await;
-    assert_eq!(mirror.log.last(), Some(&MonitorEvent::Synced));
+    assert!(mirror.log.contains(&MonitorEvent::Synced));
     (monitor, mirror)
 }
 
@@ -305,6 +336,7 @@ fn routes_that_the_kernel_removes_in_silence_are_noticed() {
             ip(change);
             mirror.settle(&mut monitor).await;
             assert_eq!(mirror.routes(), routes_of_ip(), "after {change}");
+            assert_eq!(mirror.nexthops(), nexthops_of_ip(), "after {change}");
         }
         assert_eq!(monitor.resyncs(), 0);
     });
@@ -353,6 +385,54 @@ fn routes_side_by_side() {
     });
 }
 
+/// Chance decides what is done to three prefixes; a fixed seed.
+#[test]
+fn any_sequence_of_changes_is_followed() {
+    test(async || {
+        wire();
+        let (mut monitor, mut mirror) = watch().await;
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        let mut pick = |n: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 33) as usize % n
+        };
+        let mut done = Vec::new();
+        for _ in 0..400 {
+            let v6 = pick(2) == 1;
+            let (family, prefix, via) = if v6 {
+                ("-6", ["2001:db8:a::/48"], "2001:db8::")
+            } else {
+                ("-4", ["10.9.0.0/16"], "198.18.0.")
+            };
+            // The kernel's listing leaves out IPv6 routes that stand between next hops of another one of the same metric, so
+            // these two kinds have metrics of their own.
+            let metric = ["", "metric 5"][pick(2)];
+            let hop = |pick: &mut dyn FnMut(usize) -> usize| match pick(5) {
+                n if v6 && metric.is_empty() => format!("via {via}{}", n + 1),
+                n if v6 || n == 0 => "dev eth1".to_owned(),
+                n => format!("via {via}{}", n + 1),
+            };
+            let hops = match pick(4) {
+                0 => format!("nexthop {} nexthop {}", hop(&mut pick), hop(&mut pick)),
+                _ => hop(&mut pick),
+            };
+            let operation = ["add", "append", "prepend", "replace", "del", "del", "change"][pick(7)];
+            let command = format!("{family} route {operation} {} {hops} {metric}", prefix[0]);
+            // The kernel refuses many of them.
+            let words = command.split_whitespace();
+            let ok = std::process::Command::new("ip").args(words).output().unwrap().status.success();
+            if ok {
+                done.push(command);
+            }
+            mirror.settle_for(&mut monitor, Duration::from_millis(15)).await;
+            assert_eq!(mirror.routes(), routes_of_ip(), "after {done:#?}");
+        }
+        assert!(done.len() > 100, "{}", done.len());
+    });
+}
+
 #[test]
 fn lost_messages_lead_to_a_new_listing() {
     test(async || {
@@ -377,6 +457,67 @@ fn lost_messages_lead_to_a_new_listing() {
             mirror.log.iter().filter(|e| **e == MonitorEvent::Synced).count() as u64,
             1 + monitor.resyncs()
         );
+    });
+}
+
+/// Joins two interfaces to the kernel's multicast routing and adds an entry, as pimd does; waits to be told to end.
+const MULTICAST_DAEMON: &str = r#"
+import socket, struct, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_IGMP)
+s.setsockopt(socket.IPPROTO_IP, 200, 1)
+for vif, name in enumerate(("eth0", "eth1")):
+    s.setsockopt(socket.IPPROTO_IP, 202, struct.pack("HBBIiI", vif, 8, 1, 0, socket.if_nametoindex(name), 0))
+entry = socket.inet_aton("198.18.0.9") + socket.inet_aton("239.1.1.1") + struct.pack("H", 0)
+entry += bytes([0, 3]) + bytes(30) + bytes(2) + bytes(16)
+s.setsockopt(socket.IPPROTO_IP, 204, entry)
+print("ready", flush=True)
+sys.stdin.readline()
+s.setsockopt(socket.IPPROTO_IP, 205, entry)
+print("gone", flush=True)
+sys.stdin.readline()
+"#;
+
+#[test]
+fn multicast_routes_are_told() {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+    test(async || {
+        wire();
+        let mut monitor = Monitor::open(Filter::default()).unwrap();
+        let mut mirror = Mirror::default();
+        mirror.settle(&mut monitor).await;
+        let mut daemon = Command::new("python3")
+            .args(["-c", MULTICAST_DAEMON])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(daemon.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        mirror.settle(&mut monitor).await;
+        let index = |name: &str| mirror.links.values().find(|l| l.name == name).unwrap().index;
+        let route = MulticastRoute {
+            v6: false,
+            table: 253,
+            source: Some("198.18.0.9".parse().unwrap()),
+            group: Some("239.1.1.1".parse().unwrap()),
+            input: Some(index("eth0")),
+            outputs: vec![(index("eth1"), 3)],
+        };
+        let told = |mirror: &Mirror, change| {
+            let event = MonitorEvent::Event(Event::Multicast(change, route.clone()));
+            mirror.log.iter().filter(|e| **e == event).count()
+        };
+        assert!(told(&mirror, Change::Add) > 0, "{:#?}", mirror.log);
+        // One that is there already is listed.
+        let (_, listed) = watch().await;
+        assert_eq!(told(&listed, Change::Append), 1);
+        daemon.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), "gone");
+        mirror.settle(&mut monitor).await;
+        assert_eq!(told(&mirror, Change::Delete), 1);
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
     });
 }
 

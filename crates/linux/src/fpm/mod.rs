@@ -12,6 +12,8 @@
 //! * Connected routes and those that zebra learned from the kernel come too (protocol
 //!   [`KERNEL`](crate::route::Protocol::KERNEL)), and `fe80::/64` once per interface though a prefix has one route:
 //!   take these from [`crate::netlink`].
+//! * A zebra that was killed leaves its routes in the kernel. The next one sweeps those with next hops, but takes over
+//!   those that drop and sends them here as its own.
 //! * Objects on an interface that goes down are not always deleted.
 //! * IPv4 by an IPv6 link-local next hop (RFC 8950) arrives as such only with next-hop groups, FRR's default; see
 //!   [`NextHop::gateway`](crate::route::NextHop).

@@ -61,6 +61,7 @@ pub(super) fn route(cx: &mut Context<'_>, body: &[u8]) -> Result<Option<RouteMes
         Some(address) if src_len > 0 => Some(prefix_of(cx.message, address, src_len)?),
         _ => None,
     };
+    let kind = RouteKind::from(kind);
     Ok(Some(RouteMessage::Route(Route {
         table,
         prefix,
@@ -68,12 +69,13 @@ pub(super) fn route(cx: &mut Context<'_>, body: &[u8]) -> Result<Option<RouteMes
         metric: a.metric,
         protocol: Protocol(protocol),
         scope: Scope::from(scope),
-        kind: RouteKind::from(kind),
+        kind,
         from,
         preferred_source: a.preferred_source,
         mtu: a.mtu,
         nexthop: a.nexthop,
-        next_hops: a.next_hops(flags),
+        // The kernel says that IPv6 routes that drop go out by the loopback.
+        next_hops: if kind.drops() { Vec::new() } else { a.next_hops(flags) },
     })))
 }
 

@@ -301,6 +301,13 @@ pub enum RouteKind {
     Other(u8),
 }
 
+impl RouteKind {
+    /// Whether packets go no further: dropped, or left to the next table.
+    pub fn drops(self) -> bool {
+        matches!(self, RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit | RouteKind::Throw)
+    }
+}
+
 impl From<u8> for RouteKind {
     fn from(n: u8) -> Self {
         match n {

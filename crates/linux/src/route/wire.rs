@@ -1,9 +1,8 @@
 //! The framing that all netlink messages share, and the numbers of `linux/rtnetlink.h` and its kin.
 //!
-//! Framing is `netlink-packet-core`'s. The messages' contents are decoded here and not by `netlink-packet-route`: that has
-//! no next-hop objects, gives up a whole message for one attribute it cannot parse (which a newer kernel may well send
-//! among those of a link), and allocates for each attribute. It encodes what is sent to the kernel, and is the oracle of
-//! the tests.
+//! Framing is `netlink-packet-core`'s. The contents are decoded here and not by `netlink-packet-route`: that has no
+//! next-hop objects, and gives up a whole message for one attribute that it cannot parse, which a newer kernel may well
+//! send among the sixty of a link. It encodes what is sent to the kernel, and is the oracle of the tests.
 
 use std::net::IpAddr;
 

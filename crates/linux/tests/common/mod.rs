@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// Puts the calling thread, and what it starts, into a new network namespace. `false`: not allowed to, the test is
 /// skipped.
-pub fn new_namespace() -> bool {
+pub(crate) fn new_namespace() -> bool {
     match nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET) {
         Ok(()) => {
             ip("link set lo up");
@@ -20,12 +20,12 @@ pub fn new_namespace() -> bool {
 }
 
 /// Runs a command of iproute2 in the namespace of the calling thread.
-pub fn ip(arguments: &str) -> String {
+pub(crate) fn ip(arguments: &str) -> String {
     run("ip", arguments)
 }
 
 /// Runs a program in the namespace of the calling thread. It must succeed.
-pub fn run(program: &str, arguments: &str) -> String {
+pub(crate) fn run(program: &str, arguments: &str) -> String {
     let output = Command::new(program).args(arguments.split_whitespace()).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {arguments}: {error}");
@@ -33,13 +33,13 @@ pub fn run(program: &str, arguments: &str) -> String {
 }
 
 /// The output of an iproute2 command as JSON.
-pub fn ip_json(arguments: &str) -> Vec<serde_json::Value> {
+pub(crate) fn ip_json(arguments: &str) -> Vec<serde_json::Value> {
     let text = ip(&format!("-j -d {arguments}"));
     if text.trim().is_empty() { Vec::new() } else { serde_json::from_str(&text).unwrap() }
 }
 
 /// Two interfaces on one wire, `eth0` and `eth1`, up, with addresses on `eth0`.
-pub fn wire() {
+pub(crate) fn wire() {
     ip("link add eth0 type veth peer name eth1");
     for name in ["eth0", "eth1"] {
         std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0").unwrap();
