@@ -4,7 +4,7 @@
 //! What FRR 8.4 does, and what follows for whoever applies the events:
 //!
 //! * After it connects it sends all next-hop objects, then all routes, without a mark at the end. Routes that are not
-//!   sent again within a hold time are gone. A group may come before its members.
+//!   sent again within a hold time are gone ([`Sweep`](crate::route::Sweep)). A group may come before its members.
 //! * A changed route is a delete and a new one in the same frame. [`FrameDecoder`] makes a replacement of the two, so that
 //!   forwarding is not interrupted.
 //! * A route's identity is table and prefix. The metric is always 20 and IPv6 routes lack the replace flag; each route is

@@ -1,8 +1,8 @@
 //! What Linux and FRR say about routes: owned, typed events from netlink messages.
 //!
 //! The same messages come from two places: the kernel ([`crate::netlink`]) and FRR's zebra over FPM ([`crate::fpm`],
-//! module `dplane_fpm_nl`). [`Decoder`] turns bytes into [`Event`]s; [`RouteTable`] applies them, knows the ways in which
-//! the two sources differ, and says what changed.
+//! module `dplane_fpm_nl`). [`Decoder`] turns bytes into [`Event`]s. What they say is applied in two ways: the kernel's
+//! routes by [`RouteTable`], which knows the ways of its messages; FRR's one by one, with a [`Sweep`] after it restarts.
 
 mod decode;
 mod decode_interface;
@@ -11,6 +11,7 @@ mod decode_route;
 mod fault;
 mod interface;
 mod model;
+mod sweep;
 mod table;
 pub(crate) mod wire;
 
@@ -21,4 +22,5 @@ pub use model::{
     Change, Encap, Event, Members, MulticastRoute, NextHop, Nexthop, NexthopAction, Protocol, Resilience,
     Route, RouteKind, Scope, Unsupported,
 };
+pub use sweep::{Sweep, Swept};
 pub use table::{RouteChange, RouteTable};

@@ -206,3 +206,121 @@ fn delete_v6(entries: &mut Vec<Entry>, route: &Route) {
 fn same_paths(a: &[NextHop], b: &[NextHop]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same_path(b) && a.weight == b.weight)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::{Protocol, RouteKind, Scope};
+
+    /// `PREFIX METRIC GATEWAY/INTERFACE ...`, in table 254.
+    fn route(text: &str) -> Route {
+        let mut words = text.split(' ');
+        let prefix = words.next().unwrap().parse().unwrap();
+        let metric = words.next().unwrap().parse().unwrap();
+        let next_hops: Vec<_> = words
+            .map(|hop| {
+                let (gateway, interface) = hop.split_once('/').unwrap();
+                NextHop {
+                    gateway: (!gateway.is_empty()).then(|| gateway.parse().unwrap()),
+                    interface: Some(interface.parse().unwrap()),
+                    ..NextHop::default()
+                }
+            })
+            .collect();
+        Route {
+            table: 254,
+            prefix,
+            tos: 0,
+            metric,
+            protocol: Protocol::BOOT,
+            scope: Scope::Universe,
+            kind: if next_hops.is_empty() { RouteKind::Blackhole } else { RouteKind::Unicast },
+            from: None,
+            preferred_source: None,
+            mtu: None,
+            nexthop: None,
+            next_hops,
+        }
+    }
+
+    /// Applies and says what forwards afterwards, if that changed.
+    fn apply(table: &mut RouteTable, change: Change, text: &str) -> Option<String> {
+        table.apply(change, route(text)).map(|c| c.route.as_ref().map_or("nothing".to_owned(), say))
+    }
+
+    fn say(r: &Route) -> String {
+        let hop = |h: &NextHop| {
+            format!("{}/{}", h.gateway.map_or(String::new(), |g| g.to_string()), h.interface.unwrap())
+        };
+        r.next_hops.iter().map(hop).collect::<Vec<_>>().join(" ")
+    }
+
+    fn some(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    #[test]
+    fn an_ipv6_delete_removes_the_next_hops_that_it_names() {
+        let mut t = RouteTable::new();
+        let all = "2001:db8::/32 1024 fe80::1/1 fe80::2/2 fe80::3/3";
+        assert_eq!(apply(&mut t, Change::Add, all), some("fe80::1/1 fe80::2/2 fe80::3/3"));
+        assert_eq!(
+            apply(&mut t, Change::Delete, "2001:db8::/32 1024 fe80::2/2"),
+            some("fe80::1/1 fe80::3/3")
+        );
+        assert_eq!(apply(&mut t, Change::Delete, "2001:db8::/32 1024 fe80::9/2"), None);
+        assert_eq!(apply(&mut t, Change::Delete, "2001:db8::/32 7 fe80::1/1"), None);
+        assert_eq!(apply(&mut t, Change::Append, all), some("fe80::1/1 fe80::2/2 fe80::3/3"));
+        assert_eq!(t.len(), 1);
+        assert_eq!(apply(&mut t, Change::Delete, all), some("nothing"));
+        assert!(t.is_empty());
+    }
+
+    #[test]
+    fn ipv6_routes_on_several_links_stand_side_by_side() {
+        let mut t = RouteTable::new();
+        assert_eq!(apply(&mut t, Change::Add, "fe80::/64 256 /1"), some("/1"));
+        assert_eq!(apply(&mut t, Change::Add, "fe80::/64 256 /2"), None);
+        assert_eq!(t.len(), 2);
+        assert_eq!(apply(&mut t, Change::Delete, "fe80::/64 256 /1"), some("/2"));
+        assert_eq!(apply(&mut t, Change::Delete, "fe80::/64 256 /2"), some("nothing"));
+    }
+
+    #[test]
+    fn of_several_ipv4_routes_the_first_of_the_lowest_metric_forwards() {
+        let mut t = RouteTable::new();
+        assert_eq!(apply(&mut t, Change::Add, "10.0.0.0/8 20 10.0.0.1/1"), some("10.0.0.1/1"));
+        assert_eq!(apply(&mut t, Change::Append, "10.0.0.0/8 20 10.0.0.2/1"), None);
+        assert_eq!(apply(&mut t, Change::Add, "10.0.0.0/8 20 10.0.0.3/1"), some("10.0.0.3/1"), "prepend");
+        assert_eq!(apply(&mut t, Change::Add, "10.0.0.0/8 30 10.0.0.4/1"), None);
+        assert_eq!(apply(&mut t, Change::Add, "10.0.0.0/8 10 10.0.0.5/1"), some("10.0.0.5/1"));
+        assert_eq!(t.len(), 5);
+        assert_eq!(apply(&mut t, Change::Delete, "10.0.0.0/8 10 10.0.0.5/1"), some("10.0.0.3/1"));
+        assert_eq!(apply(&mut t, Change::Replace, "10.0.0.0/8 20 10.0.0.6/1"), some("10.0.0.6/1"));
+        assert_eq!(apply(&mut t, Change::Delete, "10.0.0.0/8 20 10.0.0.6/1"), some("10.0.0.1/1"));
+        assert_eq!(apply(&mut t, Change::Delete, "10.0.0.0/8 20 10.0.0.2/1"), None);
+        assert_eq!(apply(&mut t, Change::Delete, "10.0.0.0/8 20 10.0.0.1/1"), some("10.0.0.4/1"));
+        assert_eq!(t.len(), 1);
+    }
+
+    #[test]
+    fn a_listing_removes_what_it_does_not_name() {
+        let mut t = RouteTable::new();
+        for text in [
+            "10.1.0.0/16 0 10.0.0.1/1",
+            "10.2.0.0/16 0 10.0.0.1/1",
+            "10.2.0.0/16 5 10.0.0.2/1",
+            "2001:db8::/32 1 fe80::1/1",
+        ] {
+            apply(&mut t, Change::Add, text);
+        }
+        t.begin_sweep(|r| r.prefix.addr().is_ipv4());
+        assert_eq!(apply(&mut t, Change::Append, "10.1.0.0/16 0 10.0.0.1/1"), None);
+        assert_eq!(apply(&mut t, Change::Append, "10.2.0.0/16 5 10.0.0.2/1"), None);
+        let changes: Vec<_> =
+            t.end_sweep().into_iter().map(|c| (c.prefix.to_string(), c.route.map(|r| say(&r)))).collect();
+        assert_eq!(changes, [("10.2.0.0/16".to_owned(), some("10.0.0.2/1"))]);
+        assert_eq!(t.len(), 3);
+        assert!(t.end_sweep().is_empty());
+    }
+}
