@@ -1,4 +1,5 @@
-//! How many routes a second the FPM decoder and the FPM server take: `fpm_rate [ROUTES]` (1,000,000).
+//! How many routes a second the FPM decoder and the FPM server take: `fpm_rate [ROUTES]` (1,000,000); or, with
+//! `fpm_rate listen`, how many a real FRR sends to 127.0.0.1:2620.
 //!
 //! The messages are those that FRR 8.4.4 sends for a BGP route by a next-hop group and for one by two next hops of its
 //! own, with other prefixes. Three ways in turn, five rounds: decoding from memory, decoding the same by
@@ -8,14 +9,18 @@
 
 use std::hint::black_box;
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use linerate_linux::fpm::{FpmServer, FrameDecoder};
 use netlink_packet_core::NetlinkMessage;
 use netlink_packet_route::RouteNetlinkMessage;
 
 fn main() {
-    let routes = std::env::args().nth(1).map_or(1_000_000, |n| n.parse().unwrap());
+    let argument = std::env::args().nth(1);
+    if argument.as_deref() == Some("listen") {
+        return listen();
+    }
+    let routes = argument.map_or(1_000_000, |n| n.parse().unwrap());
     for (name, stream, frame) in
         [("by next-hop object", by_object(routes), 56), ("by two next hops", by_two(routes), 84)]
     {
@@ -73,6 +78,32 @@ fn serve(stream: &[u8], _: usize, routes: usize) {
             seen += events.drain(..).count();
         }
         sender.join().unwrap().unwrap();
+    });
+}
+
+/// Serves for ever and says what each burst of events came to.
+fn listen() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut server = FpmServer::bind(([127, 0, 0, 1], linerate_linux::fpm::PORT).into()).await.unwrap();
+        let mut events = Vec::new();
+        let mut burst: Option<(Instant, Instant, usize)> = None;
+        loop {
+            match tokio::time::timeout(Duration::from_secs(1), server.next(&mut events)).await {
+                Ok(result) => {
+                    result.unwrap();
+                    let now = Instant::now();
+                    let (first, _, count) = burst.unwrap_or((now, now, 0));
+                    burst = Some((first, now, count + events.drain(..).count()));
+                }
+                Err(_quiet) => {
+                    if let Some((first, last, count)) = burst.take() {
+                        let seconds = (last - first).as_secs_f64();
+                        println!("{count} events in {seconds:.3} s; {:?}", server.counters());
+                    }
+                }
+            }
+        }
     });
 }
 

@@ -96,7 +96,7 @@ pub enum MonitorEvent {
 pub struct Filter {
     /// Tables; `None`: all.
     pub tables: Option<BTreeSet<u32>>,
-    /// Routes of these makers are left out: those that FRR sends over FPM and installs in the kernel as well.
+    /// Routes of these makers are left out; see [`Protocol::of_frr`].
     pub without: BTreeSet<Protocol>,
 }
 
@@ -125,8 +125,8 @@ pub struct Monitor {
     pending: VecDeque<Section>,
     listing: Option<Listing>,
     synced: bool,
-    /// Whether each interface is up: routes vanish in silence when one goes down.
-    up: HashMap<u32, bool>,
+    /// Whether each interface is up, and in which VRF or bridge: routes vanish in silence when that changes.
+    links: HashMap<u32, LinkState>,
     resyncs: u64,
     failures: u32,
 }
@@ -173,7 +173,7 @@ impl Monitor {
             pending: Section::ALL.into(),
             listing: None,
             synced: false,
-            up: HashMap::new(),
+            links: HashMap::new(),
             resyncs: 0,
             failures: 0,
         })
@@ -261,7 +261,7 @@ impl Monitor {
                 _ => {
                     let section = listing.section;
                     if let Some(event) = self.decoder.message(message).filter(|e| section.holds(e)) {
-                        track(&mut self.up, &event);
+                        track(&mut self.links, &event);
                         report(&self.filter, event, events);
                     }
                 }
@@ -326,8 +326,8 @@ impl Monitor {
                 }
             };
             if let Some(event) = event {
-                let was_up = track(&mut self.up, &event);
-                relist.extend(silent(&event, was_up));
+                let moved = track(&mut self.links, &event);
+                relist.extend(silent(&event, moved));
                 report(&self.filter, event, events);
             }
         }
@@ -360,28 +360,45 @@ fn report(filter: &Filter, event: Event, events: &mut Vec<MonitorEvent>) {
     }
 }
 
-/// Remembers whether an interface is up. Returns whether it was.
-fn track(up: &mut HashMap<u32, bool>, event: &Event) -> bool {
+/// Up, and master.
+type LinkState = (bool, Option<u32>);
+
+/// Remembers the state of an interface. Returns whether it has changed.
+fn track(links: &mut HashMap<u32, LinkState>, event: &Event) -> bool {
+    const DOWN: LinkState = (false, None);
     match event {
-        Event::Link(Change::Delete, link) => up.remove(&link.index),
-        Event::Link(_, link) => up.insert(link.index, link.up),
-        _ => None,
+        Event::Link(Change::Delete, link) => links.remove(&link.index).unwrap_or(DOWN) != DOWN,
+        Event::Link(_, link) => {
+            let now = (link.up, link.master);
+            links.insert(link.index, now).unwrap_or(DOWN) != now
+        }
+        _ => false,
     }
-    .unwrap_or(false)
 }
 
-/// What the kernel changes without a word when this happens: IPv4 routes over an interface that goes down or loses its
-/// address, routes by a next-hop object that goes, next hops that die and come back with their interface.
-fn silent(event: &Event, was_up: bool) -> Vec<Section> {
+/// What the kernel changes without a word when this happens: IPv4 routes over an interface that goes down, changes its
+/// VRF or loses its address, routes by a next-hop object that goes, next hops that die and come back with their interface.
+fn silent(event: &Event, moved: bool) -> Vec<Section> {
     match event {
-        Event::Link(change, link) => {
-            let up = link.up && *change != Change::Delete;
-            if up == was_up { vec![] } else { vec![Section::Nexthops, Section::RoutesV4, Section::RoutesV6] }
-        }
+        Event::Link(..) if moved => vec![Section::Nexthops, Section::RoutesV4, Section::RoutesV6],
         Event::Address(Change::Delete, address) if address.address.addr().is_ipv4() => {
             vec![Section::RoutesV4]
         }
         Event::Nexthop(Change::Delete, _) => vec![Section::RoutesV4, Section::RoutesV6],
         _ => vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_may_move_between_threads() {
+        fn send<T: Send>() {}
+        send::<Monitor>();
+        send::<crate::netlink::Writer>();
+        send::<crate::fpm::FpmServer>();
+        send::<crate::tap::Tap>();
     }
 }

@@ -218,6 +218,12 @@ impl Protocol {
     pub const BGP: Protocol = Protocol(186);
     /// FRR's static routes.
     pub const FRR_STATIC: Protocol = Protocol(196);
+
+    /// FRR's protocols. zebra puts their routes into the kernel as well as sending them over FPM: whoever has FPM leaves
+    /// them out of what the kernel tells.
+    pub fn of_frr() -> impl Iterator<Item = Protocol> {
+        std::iter::once(Protocol::ZEBRA).chain((186..=198).map(Protocol))
+    }
 }
 
 impl fmt::Display for Protocol {

@@ -47,4 +47,10 @@ pub(crate) fn wire() {
     }
     ip("addr add 198.18.0.1/24 dev eth0");
     ip("addr add 2001:db8::1/64 dev eth0 nodad");
+    // Link-local addresses and their routes come once the kernel has noticed the carrier.
+    while ip("-6 route show table local").matches("local fe80::").count() < 2
+        || ip("-6 route show").matches("fe80::/64").count() < 2
+    {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
 }
