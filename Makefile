@@ -12,12 +12,12 @@ setup: ## install missing Debian packages
 	@scripts/setup.sh
 
 build: setup ## release build
-	@cargo build --release --quiet --bin linerate
+	@cargo build --release --bin linerate
 
 demo: build ## router and tester in one process, no NIC, no root (under a minute)
 	@$(LINERATE) demo $(ARGS)
 
-bench: build ## the figures of the README: FIB and forwarding
+bench: build ## the figures of the README: FIB and forwarding (ARGS="--routes FILE --routes6 FILE" for real tables)
 	@$(LINERATE) bench fib $(ARGS)
 	@$(LINERATE) bench forward $(ARGS)
 

@@ -40,6 +40,7 @@ impl Fake {
                         exit("no_route", Target::Drop(DropReason::NoRoute)),
                     ],
                 },
+                NodeDescription { name: "output", exits: vec![] },
             ],
         });
         let worker = |id: u64| {
@@ -58,10 +59,13 @@ impl Fake {
             counters.dropped(0, DropReason::Ip4BadChecksum, 100 * (id + 1));
             counters.port(1).tx_packets.add(999_000 * (id + 1));
             counters.port(1).tx_bytes.add(59_940_000 * (id + 1));
-            let nodes: Arc<[NodeCounters]> = (0..2).map(|_| NodeCounters::default()).collect();
+            let nodes: Arc<[NodeCounters]> = (0..3).map(|_| NodeCounters::default()).collect();
             nodes[0].packets.add(1_000_000);
             nodes[0].batches.add(20_000);
             nodes[0].cycles.add(12_300_000);
+            // None of its batches was timed yet.
+            nodes[2].packets.add(3);
+            nodes[2].batches.add(3);
             WorkerView {
                 cpu: Some(1 + id as usize),
                 thread: 4000 + id as u32,
@@ -86,6 +90,7 @@ impl Fake {
                 (0, hop(7, 100_000, 0, 0, "wan 02:00:00:00:00:01 > 02:00:00:00:00:02")),
                 (0, hop(7, 100_450, 1, 2, "198.18.0.9 > 10.9.9.9 ttl 64")),
                 (1, hop(3, 90_000, 0, 1, "")),
+                (1, hop(4, 95_000, 2, Hop::KEPT, "port 1")),
             ]),
         })
     }

@@ -11,12 +11,15 @@ use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use linerate_pipeline::{Batch, Meta, Packet};
+use linerate_pipeline::{Batch, Meta, Packet, PortId};
 
 use crate::ffi::{self, rte_mbuf};
 
 /// Bytes of the private area behind each mbuf header: one cache line, for [`Meta`].
 pub(crate) const PRIVATE: usize = 64;
+
+/// Offset of the upper half of the 64-bit hash union (`hash.fdir.hi`).
+const TRACE: usize = 48;
 
 /// Flags that mark a buffer as not the mbuf's own: `RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL`.
 const FOREIGN: u64 = 0b11 << 61;
@@ -134,6 +137,28 @@ impl Packet for Mbuf {
     fn meta_mut(&mut self) -> &mut Meta {
         // SAFETY: as above, uniquely.
         unsafe { &mut *self.meta_ptr() }
+    }
+
+    #[inline(always)]
+    fn rx_port(&self) -> PortId {
+        self.header().port
+    }
+
+    #[inline(always)]
+    fn set_rx_port(&mut self, port: PortId) {
+        self.header_mut().port = port;
+    }
+
+    #[inline(always)]
+    fn trace_id(&self) -> u32 {
+        // SAFETY: inside the owned header.
+        unsafe { trace_of(self.0.as_ptr()).read() }
+    }
+
+    #[inline(always)]
+    fn set_trace_id(&mut self, id: u32) {
+        // SAFETY: as above, uniquely.
+        unsafe { trace_of(self.0.as_ptr()).write(id) }
     }
 
     #[inline(always)]
@@ -280,13 +305,7 @@ impl Packet for Mbuf {
 
     #[inline(always)]
     fn prefetch(&self) {
-        // SAFETY: prefetching any address has no effect but on caches.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let header = self.header();
-            _mm_prefetch::<_MM_HINT_T0>(self.meta_ptr().cast());
-            _mm_prefetch::<_MM_HINT_T0>(header.buf_addr.cast::<i8>().wrapping_add(header.data_off.into()));
-        }
+        prefetch_data(self.header());
     }
 
     #[inline]
@@ -357,47 +376,52 @@ impl std::fmt::Debug for Mbuf {
     }
 }
 
-/// Brings a received burst under the module's invariant: writes `meta` into each private area and replaces what the
-/// driver does not own alone by a copy. Returns how many remain at the front of `burst`, and how many were copied and
-/// how many freed because no copy could be made.
+/// Brings a received burst under the module's invariant: notes the port in each header and replaces what the driver
+/// does not own alone by a copy. Returns how many remain at the front of `burst`, their bytes, and how many were copied
+/// and how many freed because no copy could be made.
 ///
 /// # Safety
 /// `burst` holds mbufs received from a driver, each owned by the caller and from a pool with our private area.
 #[inline(always)]
-pub(crate) unsafe fn admit(burst: &mut [*mut rte_mbuf], meta: Meta) -> Admitted {
-    let mut odd = 0u64;
+pub(crate) unsafe fn admit(burst: &mut [*mut rte_mbuf], rx_port: PortId) -> Admitted {
+    let (mut odd, mut bytes) = (0u64, 0u64);
     for &raw in burst.iter() {
         // SAFETY: live mbufs; the private area belongs to whoever owns the mbuf.
         unsafe {
             // One test for the burst instead of one per packet: anything but one segment with one owner leaves a bit.
             odd |= u64::from((*raw).nb_segs ^ 1) | u64::from((*raw).refcnt ^ 1) | (*raw).ol_flags & FOREIGN;
-            meta_of(raw).write(meta);
+            bytes += u64::from((*raw).pkt_len);
+            set_received(raw, rx_port);
+            prefetch_data(&*raw);
         }
     }
     if odd == 0 {
-        return Admitted { kept: burst.len(), copied: 0, lost: 0 };
+        return Admitted { kept: burst.len(), bytes, copied: 0, lost: 0 };
     }
     // SAFETY: as above.
-    unsafe { admit_slow(burst, meta) }
+    unsafe { admit_slow(burst, rx_port) }
 }
 
 /// What [`admit`] did.
 pub(crate) struct Admitted {
     pub(crate) kept: usize,
+    /// Bytes of those kept.
+    pub(crate) bytes: u64,
     pub(crate) copied: u64,
     pub(crate) lost: u64,
 }
 
 #[cold]
 #[inline(never)]
-unsafe fn admit_slow(burst: &mut [*mut rte_mbuf], meta: Meta) -> Admitted {
-    let (mut kept, mut copied, mut lost) = (0, 0, 0);
+unsafe fn admit_slow(burst: &mut [*mut rte_mbuf], rx_port: PortId) -> Admitted {
+    let (mut kept, mut bytes, mut copied, mut lost) = (0, 0, 0, 0);
     for i in 0..burst.len() {
         let raw = burst[i];
         // SAFETY: live, owned mbufs; `copy` is a fresh chain from the same pool, the original is freed once.
         unsafe {
             if is_owned_chain(raw) {
                 burst[kept] = raw;
+                bytes += u64::from((*raw).pkt_len);
                 kept += 1;
                 continue;
             }
@@ -407,13 +431,14 @@ unsafe fn admit_slow(burst: &mut [*mut rte_mbuf], meta: Meta) -> Admitted {
                 lost += 1;
                 continue;
             }
-            meta_of(copy).write(meta);
+            set_received(copy, rx_port);
             burst[kept] = copy;
+            bytes += u64::from((*copy).pkt_len);
             kept += 1;
             copied += 1;
         }
     }
-    Admitted { kept, copied, lost }
+    Admitted { kept, bytes, copied, lost }
 }
 
 /// Whether every segment is the chain's own and the header describes the chain.
@@ -440,7 +465,31 @@ unsafe fn is_owned_chain(first: *mut rte_mbuf) -> bool {
 #[inline(always)]
 pub(crate) unsafe fn reset_meta(raw: *mut rte_mbuf) {
     // SAFETY: see above.
-    unsafe { meta_of(raw).write(Meta::default()) }
+    unsafe {
+        meta_of(raw).write(Meta::default());
+        set_received(raw, 0);
+    }
+}
+
+/// Notes the port that a packet came in by, in the field that the driver filled with DPDK's number, and that it is not
+/// traced. The trace id lies in the upper half of the hash union, where only drivers that mark flows put anything; the
+/// lower half keeps the RSS hash. Both are on the header's first cache line.
+///
+/// # Safety
+/// `raw` must be owned by the caller.
+#[inline(always)]
+unsafe fn set_received(raw: *mut rte_mbuf, rx_port: PortId) {
+    // SAFETY: see above.
+    unsafe {
+        (*raw).port = rx_port;
+        trace_of(raw).write(0);
+    }
+}
+
+/// The upper 32 bits of the 64-bit hash union.
+#[inline(always)]
+fn trace_of(raw: *mut rte_mbuf) -> *mut u32 {
+    raw.cast::<u32>().wrapping_add(TRACE / 4)
 }
 
 /// Frees a chain that is not wrapped in an [`Mbuf`].
@@ -456,6 +505,13 @@ pub(crate) unsafe fn free_raw(raw: *mut rte_mbuf) {
 #[inline(always)]
 fn meta_of(raw: *mut rte_mbuf) -> *mut Meta {
     raw.wrapping_add(1).cast()
+}
+
+#[inline(always)]
+fn prefetch_data(segment: &rte_mbuf) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: prefetching any address has no effect but on caches.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(data(segment).cast()) }
 }
 
 #[inline(always)]

@@ -40,14 +40,14 @@ fn fresh_packets_are_empty_whatever_the_buffer_held() {
         assert_eq!((p.len(), p.segments(), p.headroom(), p.tailroom()), (0, 1, HEADROOM, 2048));
         assert!(p.is_empty() && p.head().is_empty());
         assert_eq!(*p.meta(), Meta::default());
-        *p.meta_mut() = Meta { rx_port: 9, user: 9, flags: 0xffff, ..Meta::default() };
+        *p.meta_mut() = Meta { user: 9, flags: 0xffff, ..Meta::default() };
         p.append(100).unwrap().fill(0xff);
         assert!(p.trim_front(50));
         drop(p);
         let mut batch = Batch::new();
         assert!(pool.alloc_bulk(&mut batch, 1));
         assert_eq!((*batch[0].meta(), batch[0].len(), batch[0].headroom()), (Meta::default(), 0, HEADROOM));
-        batch[0].meta_mut().trace = 1;
+        batch[0].set_trace_id(1);
     }
 }
 

@@ -75,7 +75,7 @@ fn net_null_sources_and_sinks_on_all_queues() {
         for _ in 0..100 {
             let mut batch: Batch<Mbuf> = Batch::new();
             assert!(rx.rx(&mut batch) > 0);
-            assert!(batch.iter().all(|p| p.len() == 128 && p.meta().rx_port == port.id()));
+            assert!(batch.iter().all(|p| p.len() == 128 && p.rx_port() == port.id()));
             let n = batch.len();
             assert_eq!(tx.tx(&mut batch), n);
         }

@@ -7,10 +7,10 @@ mod common;
 use common::{Fixture, content, packet, pattern, receive, send};
 use linerate_dpdk::{Mbuf, Port, PortConfig, register_worker_thread};
 use linerate_pipeline::io::{RxQueue as _, TxQueue as _};
-use linerate_pipeline::{Batch, Meta, Packet};
+use linerate_pipeline::{Batch, Packet};
 
 #[test]
-fn packets_cross_a_pair_in_order_with_fresh_metadata() {
+fn packets_cross_a_pair_in_order_and_know_where_they_came_in() {
     let fixture = Fixture::new();
     let pool = fixture.pool("p", 1023, 2048);
     let (a, b) = Port::ring_pair(fixture.eal, "x", 256, 1, &PortConfig::default(), pool).unwrap();
@@ -18,14 +18,15 @@ fn packets_cross_a_pair_in_order_with_fresh_metadata() {
     let (b, mut brx, _btx) = b.start().unwrap();
     for i in 0..100 {
         let mut p = packet(pool, i, 60 + i as usize);
-        p.meta_mut().user = 7;
+        p.set_rx_port(77);
+        p.set_trace_id(7);
         send(&mut atx[0], p);
     }
     let got = receive(&mut brx[0], 100);
     assert_eq!(got.len(), 100);
     for (i, p) in got.iter().enumerate() {
         assert_eq!(content(p), pattern(i as u32, 60 + i));
-        assert_eq!(*p.meta(), Meta { rx_port: b.id(), ..Meta::default() });
+        assert_eq!((p.rx_port(), p.trace_id()), (b.id(), 0));
     }
     assert_eq!(a.stats().unwrap().tx_packets, 100);
     assert_eq!(b.stats().unwrap().rx_packets, 100);

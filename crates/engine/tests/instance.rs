@@ -248,7 +248,7 @@ fn what_cannot_start_is_said_before_anything_is_touched() {
         (|d| d.ports.clear(), "no port is configured"),
         (
             |d| d.dpdk.memory = MemorySpec::NoHuge { megabytes: 16 },
-            "4095 packet buffers of 2048 bytes for 4 queues and 1 workers need ",
+            "4095 packet buffers of 2048 bytes for 4 queues need ",
         ),
         (
             |d| d.dpdk.memory = MemorySpec::NoHuge { megabytes: u32::MAX },

@@ -23,7 +23,8 @@ LINERATE_WRITE_DOCS=1 cargo nextest run -p linerate-engine --test picture     # 
 ```
 
 Joins are in [`crates/router/src/graph.rs`](../crates/router/src/graph.rs). Nodes run in the order of the table below. Received
-packets enter at `eth_input`; `output` gives them to a transmit queue. A label names the exits that lead along an arrow; arrows without
+packets enter at `express`, which sends nearly all of them itself; what is not plain, and every burst that a packet is traced of,
+takes the regular way from `eth_input` on. `output` gives packets to a transmit queue. A label names the exits that lead along an arrow; arrows without
 one are the way of ordinary packets (`Unicast`, `Forward`, `Output`). Exits that drop are in the table.
 ";
 

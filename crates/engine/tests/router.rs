@@ -181,7 +181,7 @@ fn packets_are_routed_and_drops_have_names() {
     common::wait_for("the blackhole", || lab.drops(DropReason::RouteBlackhole) == 1);
     let routes = lab.instance.with_router(|r, _| r.routes(&RouteFilter::default())).unwrap();
     assert!(routes.iter().any(|r| r.prefix.to_string() == "198.18.0.0/15" && r.best));
-    assert_eq!(lab.instance.workers()[0].description.nodes[0].name, "eth_input");
+    assert_eq!(lab.instance.workers()[0].description.nodes[0].name, "express");
     lab.end();
 }
 

@@ -33,7 +33,7 @@ impl From<Report> for Failure {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match error {
-            ClientError::NoInstance(..) | ClientError::NotAllowed(_) => Failure::NoInstance(error),
+            ClientError::NoInstance { .. } | ClientError::NotAllowed(_) => Failure::NoInstance(error),
             other => Failure::Other(other.into()),
         }
     }

@@ -117,3 +117,12 @@ fn a_table_from_a_file_is_used_and_a_bad_one_refused() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output).contains("no-such-file"), "{}", text(&output));
 }
+
+#[test]
+fn a_report_that_cannot_be_written_is_told_before_anything_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = demo(&[], &dir.path().join("none"), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = text(&output);
+    assert!(text.contains("cannot write") && !text.contains("routing table"), "{text}");
+}

@@ -69,6 +69,7 @@ pub enum GraphError {
 /// Puts a graph together.
 pub struct GraphBuilder<P: Packet> {
     nodes: Vec<(&'static str, Option<Defined<P>>)>,
+    traced_entry: usize,
 }
 
 struct Defined<P: Packet> {
@@ -79,7 +80,7 @@ struct Defined<P: Packet> {
 
 impl<P: Packet> Default for GraphBuilder<P> {
     fn default() -> Self {
-        GraphBuilder { nodes: Vec::new() }
+        GraphBuilder { nodes: Vec::new(), traced_entry: 0 }
     }
 }
 
@@ -101,6 +102,12 @@ impl<P: Packet> GraphBuilder<P> {
         let joins = N::Exit::ALL.iter().map(|e| join(*e)).collect();
         let exits = N::Exit::ALL.iter().map(|e| e.name()).collect();
         self.nodes[at.0].1 = Some(Defined { node: Box::new(node), joins, exits });
+    }
+
+    /// Bursts that packets are traced of enter here instead of at the first node: past a node that does in one step what
+    /// a trace should show step by step.
+    pub fn enter_traced_at(&mut self, node: NodeRef) {
+        self.traced_entry = node.0;
     }
 
     /// The finished graph.
@@ -147,6 +154,7 @@ impl<P: Packet> GraphBuilder<P> {
             counters,
             description: Arc::new(GraphDescription { nodes }),
             tracer: Tracer::default(),
+            traced_entry: self.traced_entry,
             tracing: false,
             passes: 0,
         })
@@ -217,6 +225,8 @@ pub struct Graph<P: Packet> {
     counters: Arc<[NodeCounters]>,
     description: Arc<GraphDescription>,
     tracer: Tracer,
+    /// Index of the node where bursts with traced packets enter.
+    traced_entry: usize,
     /// Whether any packet in flight is traced.
     tracing: bool,
     /// Passes so far, to time some of them.
@@ -280,13 +290,14 @@ impl<P: Packet> Graph<P> {
     pub fn run(&mut self, cx: &mut Cx<'_, P>, batch: &mut Box<Batch<P>>) {
         if self.tracer.is_armed() {
             for p in batch.iter_mut() {
-                let port = p.meta().rx_port;
-                p.meta_mut().trace = self.tracer.pick(port);
-                self.tracing |= p.meta().trace != 0;
+                let id = self.tracer.pick(p.rx_port());
+                p.set_trace_id(id);
+                self.tracing |= id != 0;
             }
         }
-        std::mem::swap(&mut self.slots[0].input, batch);
-        self.pending |= 1;
+        let entry = if self.tracing { self.traced_entry } else { 0 };
+        std::mem::swap(&mut self.slots[entry].input, batch);
+        self.pending |= 1 << entry;
         self.drain(cx);
     }
 
@@ -295,7 +306,7 @@ impl<P: Packet> Graph<P> {
         for i in 0..self.slots.len() {
             if self.slots[i].ticks {
                 self.slots[i].node.tick(cx, &mut self.exits);
-                self.tracing |= self.exits.emitted.iter().any(|(p, _)| p.meta().trace != 0);
+                self.tracing |= self.exits.emitted.iter().any(|(p, _)| p.trace_id() != 0);
                 self.dispatch_emitted(i, cx);
             }
         }
@@ -422,7 +433,7 @@ impl<P: Packet> Graph<P> {
             }
             Join::Drop(reason) => (reason, packet),
         };
-        cx.counters.dropped(reason.1.meta().rx_port, reason.0, 1);
+        cx.counters.dropped(reason.1.rx_port(), reason.0, 1);
         if dropped.is_full() {
             P::free_bulk(dropped);
         }
@@ -430,7 +441,7 @@ impl<P: Packet> Graph<P> {
     }
 
     fn drop_batch(&self, batch: &mut Batch<P>, reason: DropReason, cx: &Cx<'_, P>) {
-        batch.iter().for_each(|p| cx.counters.dropped(p.meta().rx_port, reason, 1));
+        batch.iter().for_each(|p| cx.counters.dropped(p.rx_port(), reason, 1));
         P::free_bulk(batch);
     }
 
@@ -438,10 +449,10 @@ impl<P: Packet> Graph<P> {
     fn trace(&mut self, i: usize, work: &Batch<P>, now: u64) {
         let seen = work.iter().zip(self.exits.codes);
         let emitted = self.exits.emitted.iter().map(|(p, c)| (p, *c));
-        for (p, code) in seen.chain(emitted).filter(|(p, _)| p.meta().trace != 0) {
+        for (p, code) in seen.chain(emitted).filter(|(p, _)| p.trace_id() != 0) {
             let mut text = arrayvec::ArrayString::new();
             let _ = self.slots[i].node.trace(p, &mut text);
-            self.tracer.record(Hop { packet: p.meta().trace, time: now, node: i as u16, exit: code, text });
+            self.tracer.record(Hop { packet: p.trace_id(), time: now, node: i as u16, exit: code, text });
         }
     }
 }

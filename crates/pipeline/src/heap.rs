@@ -1,6 +1,6 @@
 //! Packets on the heap: the same contract as mbufs, for node tests and fuzzing.
 
-use crate::{Meta, Packet, PacketAlloc};
+use crate::{Meta, Packet, PacketAlloc, PortId};
 
 /// Headroom in front of the first segment, as DPDK's default.
 const HEADROOM: usize = 128;
@@ -11,6 +11,8 @@ const TAILROOM: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub struct HeapPacket {
     meta: Meta,
+    rx_port: PortId,
+    trace_id: u32,
     segments: Vec<Segment>,
 }
 
@@ -49,12 +51,12 @@ impl HeapPacket {
         if segments.is_empty() {
             segments.push(Segment::new(&[], HEADROOM));
         }
-        HeapPacket { meta: Meta::default(), segments }
+        HeapPacket { segments, ..HeapPacket::default() }
     }
 
     /// The same packet, as received by `port`.
-    pub fn from_port(mut self, port: crate::PortId) -> Self {
-        self.meta.rx_port = port;
+    pub fn from_port(mut self, port: PortId) -> Self {
+        self.rx_port = port;
         self
     }
 
@@ -84,6 +86,22 @@ impl Packet for HeapPacket {
 
     fn meta_mut(&mut self) -> &mut Meta {
         &mut self.meta
+    }
+
+    fn rx_port(&self) -> PortId {
+        self.rx_port
+    }
+
+    fn set_rx_port(&mut self, port: PortId) {
+        self.rx_port = port;
+    }
+
+    fn trace_id(&self) -> u32 {
+        self.trace_id
+    }
+
+    fn set_trace_id(&mut self, id: u32) {
+        self.trace_id = id;
     }
 
     fn len(&self) -> usize {

@@ -9,15 +9,15 @@ pub type IfIndex = u16;
 /// "No interface": what [`Meta::rx_if`] holds before an input node has found it.
 pub const IF_NONE: IfIndex = u16::MAX;
 
-/// What nodes tell each other about a packet. All zero is the state on receive.
+/// What nodes tell each other about a packet.
 ///
-/// Plain data, at most 64 bytes: it lives in the mbuf's private area, and a receive queue resets it by storing the
-/// default value.
+/// Plain data, at most 64 bytes: it lives in the mbuf's private area, on a cache line of its own that a packet on the
+/// express way never touches. So a receive queue does not reset it: what a received packet has here is whatever its buffer
+/// held before, until the input node ([`crate::nodes::EthInput`]) stores the default value. What is known from the
+/// first moment on, the port and the trace id, is in [`crate::Packet`] itself. Allocated packets start with the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Meta {
-    /// Port the packet came in by (also for packets generated in answer to it).
-    pub rx_port: PortId,
     /// Logical interface the packet came in by.
     pub rx_if: IfIndex,
     /// Logical interface the packet leaves by.
@@ -44,8 +44,6 @@ pub struct Meta {
     pub adjacency: u32,
     /// Flow hash over the 5-tuple (valid with [`flags::HASH`]).
     pub hash: u32,
-    /// Trace record of this packet plus one; 0 = not traced.
-    pub trace: u32,
     /// Free for the product whose graph this is.
     pub user: u32,
 }

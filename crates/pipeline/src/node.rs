@@ -118,19 +118,19 @@ pub struct Cx<'a, P> {
 impl<P: Packet> Cx<'_, P> {
     /// Accounts for a packet that a node keeps beyond this pass.
     pub fn hold(&self, packet: &P) {
-        self.counters.port(packet.meta().rx_port).held.add(1);
+        self.counters.port(packet.rx_port()).held.add(1);
     }
 
     /// Accounts for a packet that a node lets go again (it must be emitted).
     pub fn release(&self, packet: &P) {
-        let held = &self.counters.port(packet.meta().rx_port).held;
+        let held = &self.counters.port(packet.rx_port()).held;
         held.set(held.get().saturating_sub(1));
     }
 
     /// Accounts for a packet that a node made (its `rx_port` must be set: the port that it answers to).
     pub fn generated(&self, packet: &mut P) {
         packet.meta_mut().flags |= crate::meta::flags::GENERATED;
-        self.counters.port(packet.meta().rx_port).generated.add(1);
+        self.counters.port(packet.rx_port()).generated.add(1);
     }
 }
 

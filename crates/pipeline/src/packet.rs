@@ -3,7 +3,7 @@
 //! Two implementations: the DPDK mbuf in `linerate-dpdk`, and [`crate::HeapPacket`] for tests and fuzzing. All
 //! packet logic is generic over this trait, so that it runs without DPDK.
 
-use crate::{Batch, Meta};
+use crate::{Batch, Meta, PortId};
 
 /// A packet buffer: one or more segments of bytes plus [`Meta`].
 ///
@@ -16,6 +16,18 @@ pub trait Packet: Sized + Send + 'static {
 
     /// The packet's metadata, to change.
     fn meta_mut(&mut self) -> &mut Meta;
+
+    /// Port the packet came in by (also for packets generated in answer to it).
+    fn rx_port(&self) -> PortId;
+
+    /// Sets [`rx_port`](Self::rx_port).
+    fn set_rx_port(&mut self, port: PortId);
+
+    /// Which traced packet this is; 0 = it is not traced.
+    fn trace_id(&self) -> u32;
+
+    /// Sets [`trace_id`](Self::trace_id).
+    fn set_trace_id(&mut self, id: u32);
 
     /// Bytes in all segments, without the FCS.
     fn len(&self) -> usize;
@@ -82,7 +94,7 @@ pub trait Packet: Sized + Send + 'static {
         done
     }
 
-    /// Asks the processor to fetch metadata and the first cache line of data. A hint: may do nothing.
+    /// Asks the processor to fetch the first cache line of data. A hint: may do nothing.
     fn prefetch(&self) {}
 
     /// Moves the packets that `pick` names to the end of `to`, in order; the others stay, in order. What finds `to` full

@@ -20,6 +20,9 @@ struct TxPort<P> {
     pending: Box<Batch<P>>,
     /// Bytes in `pending`.
     bytes: u64,
+    /// Packets at the end of `pending` that no counter of the port they came by knows of: not zero only while a
+    /// [`Sender`] is at work.
+    uncounted: u32,
 }
 
 struct Outlet<P> {
@@ -48,7 +51,7 @@ impl Tally {
     #[inline(always)]
     fn add<P: Packet>(&mut self, packet: &P) {
         self.bytes += packet.len() as u64;
-        self.mixed |= packet.meta().rx_port ^ self.origin;
+        self.mixed |= packet.rx_port() ^ self.origin;
     }
 }
 
@@ -93,6 +96,7 @@ impl<P: Packet> TxBuffers<P> {
                     out: Outlet { queue, up: true, hands_over },
                     pending: Box::default(),
                     bytes: 0,
+                    uncounted: 0,
                 })
                 .map(|old| old.out.queue),
             None => Some(queue),
@@ -118,9 +122,9 @@ impl<P: Packet> TxBuffers<P> {
     /// device. The batch is empty afterwards.
     #[inline]
     pub fn send_each(&mut self, batch: &mut Batch<P>, counters: &WorkerCounters) {
-        let Some(first) = batch.first().map(Packet::meta) else { return };
-        let port = first.tx_port;
-        let mut tally = Tally::starting_with(first.rx_port);
+        let Some(first) = batch.first() else { return };
+        let port = first.meta().tx_port;
+        let mut tally = Tally::starting_with(first.rx_port());
         let mut ports = 0;
         for packet in batch.iter() {
             ports |= packet.meta().tx_port ^ port;
@@ -129,8 +133,8 @@ impl<P: Packet> TxBuffers<P> {
         if ports == 0 {
             return self.send_tallied(port, batch, tally, counters);
         }
-        while let Some(first) = batch.first().map(Packet::meta) {
-            let (port, mixed) = (first.tx_port, tally.mixed != 0);
+        while let Some(first) = batch.first() {
+            let (port, mixed) = (first.meta().tx_port, tally.mixed != 0);
             let before = batch.len();
             let Some(Some(p)) = self.ports.get_mut(usize::from(port)) else {
                 let mut lost = Batch::new();
@@ -147,7 +151,7 @@ impl<P: Packet> TxBuffers<P> {
                 let picked = packet.meta().tx_port == port;
                 *bytes += if picked { packet.len() as u64 } else { 0 };
                 if mixed && picked {
-                    out.went(counters.port(packet.meta().rx_port), 1);
+                    out.went(counters.port(packet.rx_port()), 1);
                 }
                 picked
             });
@@ -162,8 +166,8 @@ impl<P: Packet> TxBuffers<P> {
     /// afterwards.
     #[inline]
     pub fn send_batch(&mut self, port: PortId, batch: &mut Batch<P>, counters: &WorkerCounters) {
-        let Some(first) = batch.first().map(Packet::meta) else { return };
-        let mut tally = Tally::starting_with(first.rx_port);
+        let Some(first) = batch.first() else { return };
+        let mut tally = Tally::starting_with(first.rx_port());
         batch.iter().for_each(|p| tally.add(p));
         self.send_tallied(port, batch, tally, counters);
     }
@@ -176,7 +180,7 @@ impl<P: Packet> TxBuffers<P> {
         if tally.mixed == 0 {
             p.out.went(counters.port(tally.origin), batch.len() as u64);
         } else {
-            batch.iter().for_each(|packet| p.out.went(counters.port(packet.meta().rx_port), 1));
+            batch.iter().for_each(|packet| p.out.went(counters.port(packet.rx_port()), 1));
         }
         if p.pending.is_empty() {
             p.out.transmit(port, batch, tally.bytes, counters);
@@ -193,12 +197,18 @@ impl<P: Packet> TxBuffers<P> {
     pub fn send(&mut self, port: PortId, packet: P, counters: &WorkerCounters) {
         match self.ports.get_mut(usize::from(port)) {
             Some(Some(p)) => {
-                p.out.went(counters.port(packet.meta().rx_port), 1);
+                p.out.went(counters.port(packet.rx_port()), 1);
                 p.push(port, packet, counters);
                 self.waiting |= 1 << port;
             }
-            _ => counters.dropped(packet.meta().rx_port, DropReason::TxNoPort, 1),
+            _ => counters.dropped(packet.rx_port(), DropReason::TxNoPort, 1),
         }
+    }
+
+    /// For a node that sends packet after packet, all of which came in by `rx_port`.
+    #[inline]
+    pub fn sender<'a>(&'a mut self, rx_port: PortId, counters: &'a WorkerCounters) -> Sender<'a, P> {
+        Sender { tx: self, touched: 0, origin: counters.port(rx_port), counters }
     }
 
     /// Sends what waits. Called once per worker loop.
@@ -214,7 +224,54 @@ impl<P: Packet> TxBuffers<P> {
     }
 }
 
+/// Queues packets that came in by one port, and counts them as gone once per batch and port they leave by.
+pub struct Sender<'a, P: Packet> {
+    tx: &'a mut TxBuffers<P>,
+    /// Bit per port that packets were queued for since they were last counted.
+    touched: u32,
+    origin: &'a PortCounters,
+    counters: &'a WorkerCounters,
+}
+
+impl<P: Packet> Sender<'_, P> {
+    /// Queues one packet for a port; sends when the buffer is full.
+    #[inline(always)]
+    pub fn send(&mut self, port: PortId, packet: P) {
+        let Some(Some(p)) = self.tx.ports.get_mut(usize::from(port)) else {
+            return self.counters.dropped(packet.rx_port(), DropReason::TxNoPort, 1);
+        };
+        if p.pending.is_full() {
+            p.settle(self.origin);
+            p.flush(port, self.counters);
+        }
+        p.bytes += packet.len() as u64;
+        p.uncounted += 1;
+        p.pending.push(packet);
+        self.touched |= 1 << port;
+    }
+}
+
+impl<P: Packet> Drop for Sender<'_, P> {
+    #[inline]
+    fn drop(&mut self) {
+        self.tx.waiting |= self.touched;
+        while self.touched != 0 {
+            let port = self.touched.trailing_zeros();
+            self.touched &= self.touched - 1;
+            if let Some(Some(p)) = self.tx.ports.get_mut(port as usize) {
+                p.settle(self.origin);
+            }
+        }
+    }
+}
+
 impl<P: Packet> TxPort<P> {
+    /// Counts what a [`Sender`] queued and has not counted yet.
+    #[inline(always)]
+    fn settle(&mut self, origin: &PortCounters) {
+        self.out.went(origin, u64::from(std::mem::take(&mut self.uncounted)));
+    }
+
     #[inline]
     fn push(&mut self, port: PortId, packet: P, counters: &WorkerCounters) {
         if self.pending.is_full() {
@@ -278,7 +335,7 @@ impl<P: Packet> Outlet<P> {
     #[cold]
     fn refuse(&self, counters: &WorkerCounters, batch: &mut Batch<P>, reason: DropReason) {
         for packet in batch.iter() {
-            self.counter(counters.port(packet.meta().rx_port)).take_back(1);
+            self.counter(counters.port(packet.rx_port())).take_back(1);
         }
         drop_all(counters, batch, reason);
     }
@@ -286,7 +343,7 @@ impl<P: Packet> Outlet<P> {
 
 /// Counts and frees every packet of a batch.
 fn drop_all<P: Packet>(counters: &WorkerCounters, batch: &mut Batch<P>, reason: DropReason) {
-    batch.iter().for_each(|p| counters.dropped(p.meta().rx_port, reason, 1));
+    batch.iter().for_each(|p| counters.dropped(p.rx_port(), reason, 1));
     P::free_bulk(batch);
 }
 

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use linerate_pipeline::interface::{Interface, InterfaceTable};
 use linerate_pipeline::io::TxQueue;
-use linerate_pipeline::{BURST, Batch, Cx, Graph, Meta, Packet, TxBuffers, WorkerCounters};
+use linerate_pipeline::{BURST, Batch, Cx, Graph, Meta, Packet, PortId, TxBuffers, WorkerCounters};
 use linerate_router::graph::{Events, Parts, assemble};
 use linerate_router::plane::{Adjacency, NextHop, Plane, PlaneWriter};
 use linerate_tables::fib::{Lookup, NextHopId};
@@ -34,6 +34,8 @@ struct Frame(Box<Inner>);
 #[repr(align(64))]
 struct Inner {
     meta: Meta,
+    rx_port: PortId,
+    trace_id: u32,
     start: u16,
     len: u16,
     buffer: [u8; 256],
@@ -54,6 +56,18 @@ impl Packet for Frame {
     }
     fn meta_mut(&mut self) -> &mut Meta {
         &mut self.0.meta
+    }
+    fn rx_port(&self) -> PortId {
+        self.0.rx_port
+    }
+    fn set_rx_port(&mut self, port: PortId) {
+        self.0.rx_port = port;
+    }
+    fn trace_id(&self) -> u32 {
+        self.0.trace_id
+    }
+    fn set_trace_id(&mut self, id: u32) {
+        self.0.trace_id = id;
     }
     #[inline(always)]
     fn len(&self) -> usize {
@@ -191,8 +205,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let frames: Vec<_> = (0..BURST as u32).map(|i| frame(&kind, i)).collect();
     let mut batch: Box<Batch<Frame>> = Box::default();
     for bytes in &frames {
-        let mut inner =
-            Inner { meta: Meta::default(), start: HEADROOM, len: bytes.len() as u16, buffer: [0; 256] };
+        let mut inner = Inner {
+            meta: Meta::default(),
+            rx_port: 0,
+            trace_id: 0,
+            start: HEADROOM,
+            len: bytes.len() as u16,
+            buffer: [0; 256],
+        };
         inner.buffer[usize::from(HEADROOM)..][..bytes.len()].copy_from_slice(bytes);
         batch.push(Frame(Box::new(inner)));
     }

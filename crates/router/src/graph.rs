@@ -6,6 +6,7 @@ use linerate_pipeline::{DropReason, Graph, GraphBuilder, Packet};
 use linerate_tables::fib::Lookup;
 
 use crate::nodes::arp::{Arp, ArpExit};
+use crate::nodes::express::{Express, ExpressExit};
 use crate::nodes::icmp4_error::{Icmp4Error, Icmp4ErrorExit};
 use crate::nodes::icmp6_error::{Icmp6Error, Icmp6ErrorExit};
 use crate::nodes::ip4_fragment::{Ip4Fragment, Ip4FragmentExit};
@@ -58,6 +59,7 @@ where
 
     // In the order packets meet them.
     let mut g = GraphBuilder::new();
+    let express = g.declare("express");
     let eth_input = g.declare("eth_input");
     let ip4_input = g.declare("ip4_input");
     let ip6_input = g.declare("ip6_input");
@@ -74,6 +76,10 @@ where
     let icmp6_error = g.declare("icmp6_error");
     let output = g.declare("output");
 
+    g.define(express, Express::new(&plane, seed), |exit| match exit {
+        ExpressExit::Regular => eth_input.into(),
+    });
+    g.enter_traced_at(eth_input);
     g.define(eth_input, EthInput::new(interfaces()), |exit| match exit {
         EthInputExit::Ip4 => ip4_input.into(),
         EthInputExit::Ip6 => ip6_input.into(),

@@ -1,6 +1,7 @@
 //! What the command line talks to an instance with: one request per connection, blocking.
 
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::ErrorBody;
+use crate::config::ROOT_SOCKETS;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -22,8 +24,17 @@ const MAX_ANSWER: usize = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nobody listens.
-    #[error("no instance serves {0} ({1}): start one with `linerate run`, or name its socket with --socket")]
-    NoInstance(PathBuf, io::Error),
+    #[error("no instance serves {socket}{}: {}", ended(.error), advice(.beside, *.roots))]
+    NoInstance {
+        /// Where one was looked for.
+        socket: PathBuf,
+        /// What the kernel said.
+        error: io::Error,
+        /// Names of those that serve sockets in the same directory.
+        beside: Vec<String>,
+        /// Root's instances may be the ones that are meant, and this user is not root.
+        roots: bool,
+    },
     /// This user may not connect.
     #[error("no permission to use {0}: expected root, or a member of the socket's group")]
     NotAllowed(PathBuf),
@@ -81,7 +92,12 @@ impl Client {
     ) -> Result<(StatusCode, Bytes), ClientError> {
         let stream = tokio::net::UnixStream::connect(&self.socket).await.map_err(|e| match e.kind() {
             io::ErrorKind::PermissionDenied => ClientError::NotAllowed(self.socket.clone()),
-            _ => ClientError::NoInstance(self.socket.clone(), e),
+            _ => ClientError::NoInstance {
+                beside: beside(&self.socket),
+                roots: !nix::unistd::geteuid().is_root() && Path::new(ROOT_SOCKETS).exists(),
+                socket: self.socket.clone(),
+                error: e,
+            },
         })?;
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = handshake.map_err(|e| self.broken(e))?;
@@ -102,5 +118,50 @@ impl Client {
 
     fn broken(&self, why: impl ToString) -> ClientError {
         ClientError::Broken(self.socket.clone(), why.to_string())
+    }
+}
+
+/// Names of the instances that answer in the directory of `socket`, so that nobody has to remember what they were called.
+fn beside(socket: &Path) -> Vec<String> {
+    let Some(Ok(entries)) = socket.parent().map(std::fs::read_dir) else { return Vec::new() };
+    let paths = entries.flatten().map(|e| e.path());
+    let mut names: Vec<_> = paths
+        .filter(|p| p.extension().is_some_and(|e| e == "sock") && UnixStream::connect(p).is_ok())
+        .filter_map(|p| Some(p.file_stem()?.to_str()?.to_owned()))
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// A socket without a process is worth a word; that there is none goes without saying.
+fn ended(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => String::new(),
+        io::ErrorKind::ConnectionRefused => " (its process has ended)".into(),
+        _ => format!(" ({error})"),
+    }
+}
+
+fn advice(beside: &[String], roots: bool) -> String {
+    if !beside.is_empty() {
+        return format!("name one that runs with --instance: {}", beside.join(", "));
+    }
+    let root = if roots { format!("; root's are in {ROOT_SOCKETS}: use sudo") } else { String::new() };
+    format!("start one with `linerate run`, or name its socket with --socket{root}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_names_what_runs_and_where_root_has_its_own() {
+        let start = "start one with `linerate run`, or name its socket with --socket";
+        assert_eq!(advice(&[], false), start);
+        assert_eq!(advice(&[], true), format!("{start}; root's are in /run/linerate: use sudo"));
+        assert_eq!(
+            advice(&["edge".into(), "lab".into()], true),
+            "name one that runs with --instance: edge, lab"
+        );
     }
 }

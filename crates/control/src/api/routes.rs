@@ -29,6 +29,10 @@ const MAX_TRACE: u32 = 100;
 /// Longest wait for packets to trace.
 const MAX_TRACE_WAIT: u64 = 5000;
 
+/// What there is, for those who ask for something else.
+const PATHS: &str = "/v1/ and status, ports, workers, queues, interfaces, neighbors, drops, graph, fib, routes, queues/move \
+                     or trace";
+
 type Shared = State<Arc<App>>;
 
 pub(super) fn router(app: Arc<App>) -> Router {
@@ -45,7 +49,9 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/v1/routes", get(routes))
         .route("/v1/queues/move", post(move_queue))
         .route("/v1/trace", post(trace))
-        .fallback(async || ApiError(StatusCode::NOT_FOUND, "there is nothing at this path".into()))
+        .fallback(async || {
+            ApiError(StatusCode::NOT_FOUND, format!("there is nothing at this path: expected {PATHS}"))
+        })
         .method_not_allowed_fallback(async || {
             ApiError(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method".into())
         })
@@ -93,7 +99,13 @@ impl IntoResponse for ApiError {
 
 impl From<JsonRejection> for ApiError {
     fn from(r: JsonRejection) -> Self {
-        ApiError(r.status(), r.body_text())
+        let message = match r {
+            JsonRejection::MissingJsonContentType(_) => {
+                "expected the header `Content-Type: application/json` (curl sends it with --json)".into()
+            }
+            _ => r.body_text(),
+        };
+        ApiError(r.status(), message)
     }
 }
 
@@ -182,6 +194,13 @@ async fn move_queue(
 ) -> Result<Json<QueueMoved>, ApiError> {
     let Json(MoveQueue { port, queue, worker }) = request?;
     let id = port_id(app.plane.as_ref(), &port)?;
+    let mut queues: Vec<_> = app.plane.queues().iter().filter(|q| q.port == id).map(|q| q.queue).collect();
+    if !queues.contains(&queue) {
+        queues.sort_unstable();
+        let one_of = if queues.len() > 1 { "one of " } else { "" };
+        let queues = queues.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+        return Err(bad(format!("port `{port}` has no receive queue {queue}: expected {one_of}{queues}")));
+    }
     let moved = aside(move || app.plane.move_queue(id, queue, worker)).await??;
     Ok(Json(QueueMoved { port, queue, from: moved.from, to: worker, gap_ns: moved.gap }))
 }

@@ -143,7 +143,11 @@ fn queues_move_and_refusals_say_why() {
     let moved = ask("wan", 1, 0).unwrap();
     assert_eq!((moved.from, moved.to, moved.gap_ns), (1, 0, 12_300));
     assert_eq!(client.get::<show::Queues>("/v1/queues").unwrap().queues[1].worker, 0);
-    assert_eq!(ask("wan", 7, 0).unwrap_err().to_string(), "port 0 has no receive queue 7");
+    assert_eq!(
+        ask("wan", 7, 0).unwrap_err().to_string(),
+        "port `wan` has no receive queue 7: expected one of 0, 1"
+    );
+    assert_eq!(ask("lan", 1, 0).unwrap_err().to_string(), "port `lan` has no receive queue 1: expected 0");
     assert_eq!(ask("wen", 0, 0).unwrap_err().to_string(), "there is no port `wen`: expected one of wan, lan");
 }
 
@@ -152,7 +156,7 @@ fn traces_are_armed_taken_and_disarmed() {
     let api = Api::start();
     let request = TraceRequest { packets: 1, port: Some("wan".into()), wait_ms: 500 };
     let trace: Trace = api.client().post("/v1/trace", &request).unwrap();
-    assert_eq!(trace.packets.len(), 2);
+    assert_eq!(trace.packets.len(), 3);
     assert_eq!(trace.packets[0].hops[1].to, "drop:no_route");
     assert_eq!(*api.fake.armed.lock().unwrap(), [(1, Some(0)), (0, None)]);
 }
@@ -161,7 +165,7 @@ fn traces_are_armed_taken_and_disarmed() {
 fn bad_requests_are_answered_in_one_sentence() {
     let api = Api::start();
     let cases = [
-        ("GET /v1/nothing", "", 404, "there is nothing at this path"),
+        ("GET /v1/nothing", "", 404, "there is nothing at this path: expected /v1/ and status, ports"),
         ("POST /v1/ports", "", 405, "this path takes another method"),
         ("GET /v1/routes?prefix=10.0.0.1/8", "", 400, "the prefix has host bits set"),
         (
@@ -196,6 +200,27 @@ fn bad_requests_are_answered_in_one_sentence() {
 }
 
 #[test]
+fn every_path_that_is_served_is_named_to_those_who_ask_for_another() {
+    let api = Api::start();
+    let (_, error) = api.refused("GET /", "");
+    let (_, names) = error.split_once("/v1/ and ").unwrap();
+    for name in names.replace(" or ", ", ").split(", ") {
+        let head = format!("GET /v1/{name} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let answer = api.raw(head.as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.1 405"), "{name}: {answer}");
+    }
+}
+
+#[test]
+fn a_body_without_its_content_type_is_answered_with_what_to_send() {
+    let answer = Api::start().raw(
+        b"POST /v1/trace HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 13\r\n\r\n{\"packets\":1}",
+    );
+    let (status, error) = parts(&answer);
+    assert!(status == 415 && error.contains("`Content-Type: application/json`"), "{status} {error}");
+}
+
+#[test]
 fn oversized_and_broken_requests_do_no_harm() {
     let api = Api::start();
     let (status, error) = api.refused("POST /v1/trace", &"x".repeat(100_000));
@@ -226,7 +251,25 @@ fn the_socket_is_for_owner_and_group_and_gone_afterwards() {
     assert!(!api.spec.socket.exists());
     assert!(!api.spec.socket.parent().unwrap().exists(), "the directory made for it is gone too");
     let error = api.client().get::<show::Ports>("/v1/ports").unwrap_err();
-    assert!(matches!(error, ClientError::NoInstance(..)), "{error}");
+    assert!(matches!(error, ClientError::NoInstance { .. }), "{error}");
+}
+
+#[test]
+fn who_asks_for_a_wrong_instance_is_told_which_ones_run() {
+    let api = Api::start();
+    let directory = api.spec.socket.parent().unwrap();
+    // Left behind by one that died: not worth naming, and said to have ended where it is asked for.
+    drop(UnixListener::bind(directory.join("dead.sock")).unwrap());
+    let ask = |name: &str| {
+        let client = Client::new(&directory.join(name)).unwrap();
+        client.get::<show::Ports>("/v1/ports").unwrap_err().to_string()
+    };
+    let none = directory.join("linerate.sock");
+    assert_eq!(
+        ask("linerate.sock"),
+        format!("no instance serves {}: name one that runs with --instance: api", none.display())
+    );
+    assert!(ask("dead.sock").contains("dead.sock (its process has ended): name one"), "{}", ask("dead.sock"));
 }
 
 #[test]

@@ -129,7 +129,8 @@ pub(super) fn graph(plane: &dyn Dataplane) -> show::Graph {
             batches,
             cycles,
             packets_per_batch: (batches > 0).then(|| packets as f64 / batches as f64),
-            cycles_per_packet: (packets > 0).then(|| cycles as f64 / packets as f64),
+            // Some batches are timed, not all: before the first of them nothing is known.
+            cycles_per_packet: (packets > 0 && cycles > 0).then(|| cycles as f64 / packets as f64),
             exits: n.exits.iter().map(exit).collect(),
         }
     };
@@ -161,7 +162,8 @@ pub(super) fn trace(plane: &dyn Dataplane, hops: Vec<(usize, Hop)>) -> show::Tra
             node: node.map_or_else(|| hop.node.to_string(), |n| n.name.into()),
             exit: match exit {
                 Some(e) => e.name.into(),
-                // The node took the packet out of the graph: it sends or holds it.
+                // The graph ends here: the packet waits for the device.
+                None if hop.exit == Hop::KEPT && node.is_some_and(|n| n.exits.is_empty()) => "queued".into(),
                 None if hop.exit == Hop::KEPT => "kept".into(),
                 None => hop.exit.to_string(),
             },

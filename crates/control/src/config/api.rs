@@ -14,12 +14,15 @@ pub struct ApiSpec {
     pub listen: Option<(SocketAddr, PathBuf)>,
 }
 
+/// Where root's instances have their sockets.
+pub const ROOT_SOCKETS: &str = "/run/linerate";
+
 /// Where an instance with this file prefix has its socket: in `/run/linerate` for root, else in the user's runtime
 /// directory, else under `/tmp` in a directory of the user's own.
 pub fn default_socket(file_prefix: &str) -> PathBuf {
     let user = nix::unistd::geteuid();
     let directory = match std::env::var_os("XDG_RUNTIME_DIR") {
-        _ if user.is_root() => PathBuf::from("/run/linerate"),
+        _ if user.is_root() => PathBuf::from(ROOT_SOCKETS),
         Some(dir) => PathBuf::from(dir).join("linerate"),
         None => PathBuf::from(format!("/tmp/linerate-{user}")),
     };

@@ -25,7 +25,7 @@ use std::path::Path;
 use linerate_engine::desired::Desired;
 use toml::de::{DeTable, DeValue};
 
-pub use api::{ApiSpec, default_socket};
+pub use api::{ApiSpec, ROOT_SOCKETS, default_socket};
 pub use problem::{Problem, Report};
 
 use decode::{Item, Section, Source};

@@ -142,10 +142,9 @@ fn table(spec: &Spec, source: &Source<'_>, open: Open<'_>) -> Option<Rib> {
     match rib::read(file, spec.select) {
         Ok(table) => {
             if table.duplicates > 0 {
-                let message = format!(
-                    "{} further routes to prefixes it had before: the first of each counts",
-                    table.duplicates
-                );
+                let (n, s) = (table.duplicates, if table.duplicates == 1 { "" } else { "s" });
+                let message =
+                    format!("{n} more route{s} to prefixes it had before: the first of each counts");
                 spec.file.warning(source, message);
             }
             if table.skipped > 0 {

@@ -27,7 +27,7 @@ pub struct Node {
     pub cycles: u64,
     /// Packets per batch; absent before the first.
     pub packets_per_batch: Option<f64>,
-    /// Cycles per packet; absent before the first.
+    /// Cycles per packet; absent before the first batch that was timed.
     pub cycles_per_packet: Option<f64>,
     /// Its exits.
     pub exits: Vec<Exit>,

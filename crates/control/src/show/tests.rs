@@ -69,13 +69,13 @@ fn trace() {
     assert_eq!(Trace::default().text(), "no packet was received in that time\n");
     let hop = TracedHop {
         node: "output".into(),
-        exit: "kept".into(),
+        exit: "queued".into(),
         text: "port 1".into(),
         ..TracedHop::default()
     };
     let packet = TracedPacket { worker: 0, packet: 7, hops: vec![hop] };
     let text = Trace { packets: vec![packet] }.text();
-    assert_eq!(text.lines().last().map(str::trim_end), Some("       0.0 µs  output  kept  port 1"), "{text}");
+    assert_eq!(text.lines().last().map(str::trim_end), Some("  output  queued  port 1"), "{text}");
 }
 
 #[test]

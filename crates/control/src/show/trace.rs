@@ -48,7 +48,7 @@ pub struct TracedHop {
     pub after_ns: u64,
     /// The node.
     pub node: String,
-    /// The exit it took; `kept` where the node sends or holds the packet itself.
+    /// The exit it took; `queued` where it was given to a port for transmission, `kept` where the node holds it.
     pub exit: String,
     /// Where that leads: a node, or `drop:` with a reason.
     pub to: String,
@@ -64,6 +64,8 @@ impl Text for Trace {
         let mut out = String::new();
         for p in &self.packets {
             out += &format!("packet {} on worker {}\n", p.packet, p.worker);
+            // A packet passes all nodes within one loop of its worker, unless one holds it: only then is there time to tell.
+            let held = p.hops.iter().any(|h| h.after_ns > 0);
             let node = p.hops.iter().map(|h| h.node.chars().count()).max().unwrap_or(0);
             for h in &p.hops {
                 let exit = if h.to.is_empty() || h.exit == h.to {
@@ -71,9 +73,9 @@ impl Text for Trace {
                 } else {
                     format!("{} → {}", h.exit, h.to)
                 };
-                let line =
-                    format!("  {:>8} µs  {:<node$}  {exit}  {}", microseconds(h.after_ns), h.node, h.text);
-                out += line.trim_end();
+                let time =
+                    if held { format!("{:>8} µs  ", microseconds(h.after_ns)) } else { String::new() };
+                out += format!("  {time}{:<node$}  {exit}  {}", h.node, h.text).trim_end();
                 out.push('\n');
             }
         }

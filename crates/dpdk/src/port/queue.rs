@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use linerate_pipeline::{BURST, Batch, Meta, PortId};
+use linerate_pipeline::io::Received;
+use linerate_pipeline::{BURST, Batch, PortId};
 
 use super::device::Inner;
 use crate::ffi;
@@ -42,7 +43,7 @@ use crate::mbuf::{self, Mbuf};
 pub struct RxQueue {
     port: u16,
     queue: u16,
-    meta: Meta,
+    rx_port: PortId,
     burst: u16,
     copied: u64,
     lost: u64,
@@ -52,11 +53,10 @@ pub struct RxQueue {
 
 impl RxQueue {
     pub(super) fn new(inner: Arc<Inner>, queue: u16) -> Self {
-        let meta = Meta { rx_port: inner.id, ..Meta::default() };
         Self {
             port: inner.id,
             queue,
-            meta,
+            rx_port: inner.id,
             burst: BURST as u16,
             copied: 0,
             lost: 0,
@@ -77,9 +77,9 @@ impl RxQueue {
         self.port
     }
 
-    /// What received packets carry as [`Meta::rx_port`]; DPDK's port number unless set.
+    /// What received packets carry as [`linerate_pipeline::Packet::rx_port`]; DPDK's port number unless set.
     pub fn set_rx_port(&mut self, port: PortId) {
-        self.meta.rx_port = port;
+        self.rx_port = port;
     }
 
     /// Most packets to take per receive call, 1 to [`BURST`], which is the default. Fewer keep the processor's first-level
@@ -105,6 +105,11 @@ impl RxQueue {
 impl linerate_pipeline::io::RxQueue<Mbuf> for RxQueue {
     #[inline]
     fn rx(&mut self, batch: &mut Batch<Mbuf>) -> usize {
+        self.rx_counted(batch).packets
+    }
+
+    #[inline]
+    fn rx_counted(&mut self, batch: &mut Batch<Mbuf>) -> Received {
         let old = batch.len();
         // SAFETY: the batch has room for what is asked for; the port runs as long as this queue exists; `&mut self`
         // and not being Sync make this the queue's only user. The pointers written are mbufs handed over to the
@@ -114,14 +119,14 @@ impl linerate_pipeline::io::RxQueue<Mbuf> for RxQueue {
             let first = batch.as_mut_ptr().add(old).cast();
             let n = ffi::lr_rx_burst(self.port, self.queue, first, self.burst.min((BURST - old) as u16));
             if n == 0 {
-                return 0;
+                return Received::default();
             }
             let burst = std::slice::from_raw_parts_mut(first, usize::from(n));
-            let admitted = mbuf::admit(burst, self.meta);
+            let admitted = mbuf::admit(burst, self.rx_port);
             batch.set_len(old + admitted.kept);
             self.copied += admitted.copied;
             self.lost += admitted.lost;
-            admitted.kept
+            Received { packets: admitted.kept, bytes: admitted.bytes }
         }
     }
 }

@@ -38,7 +38,7 @@ impl<P: Packet> Node<P> for IoCross {
     type Exit = IoCrossExit;
 
     fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, _: &mut Exits<'_, P, IoCrossExit>) {
-        let way = |p: &P| self.to.get(usize::from(p.meta().rx_port)).copied().unwrap_or(PortId::MAX);
+        let way = |p: &P| self.to.get(usize::from(p.rx_port())).copied().unwrap_or(PortId::MAX);
         let Some(first) = batch.first().map(way) else { return };
         if batch.iter().all(|p| way(p) == first) {
             return cx.tx.send_batch(first, batch, cx.counters);

@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn the_graph_can_be_described_without_a_router() {
         let d = description().unwrap();
-        assert_eq!(d.nodes[0].name, "eth_input");
+        assert_eq!(d.nodes[0].name, "express");
         assert!(d.dot().contains("ip4_lookup -> ip4_rewrite"));
     }
 }

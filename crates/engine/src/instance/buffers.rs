@@ -35,14 +35,13 @@ pub(super) struct Need {
 /// Memory too small.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
-    "{buffers} packet buffers of {size} bytes for {queues} queues and {workers} workers need {needed} MiB of DPDK \
-     memory, but {given} MiB are configured: raise it, or take fewer descriptors"
+    "{buffers} packet buffers of {size} bytes for {queues} queues need {needed} MiB of DPDK memory, but \
+     `dpdk.memory_mb` is {given}: raise it, or take fewer descriptors"
 )]
 pub struct TooLittle {
     buffers: u32,
     size: u16,
     queues: u32,
-    workers: usize,
     needed: u32,
     given: u32,
 }
@@ -69,14 +68,7 @@ pub(super) fn need(desired: &Desired, rings: usize, ring_capacity: usize) -> Res
     let mib = u32::try_from((bytes * USABLE.1 / USABLE.0 + BASE) >> 20).unwrap_or(u32::MAX) + 1;
     let (MemorySpec::Hugepages { megabytes: given } | MemorySpec::NoHuge { megabytes: given }) = dpdk.memory;
     if mib > given {
-        return Err(TooLittle {
-            buffers,
-            size: dpdk.buffer_size,
-            queues,
-            workers: desired.workers.len(),
-            needed: mib,
-            given,
-        });
+        return Err(TooLittle { buffers, size: dpdk.buffer_size, queues, needed: mib, given });
     }
     Ok(Need { buffers, mib })
 }
@@ -104,8 +96,8 @@ mod tests {
         d.dpdk.packet_buffers = Some(20_000);
         assert_eq!(
             need(&d, 0, 0).unwrap_err().to_string(),
-            "20000 packet buffers of 2048 bytes for 6 queues and 2 workers need 76 MiB of DPDK memory, but 32 MiB \
-             are configured: raise it, or take fewer descriptors"
+            "20000 packet buffers of 2048 bytes for 6 queues need 76 MiB of DPDK memory, but `dpdk.memory_mb` \
+             is 32: raise it, or take fewer descriptors"
         );
         d.dpdk.packet_buffers = Some(u32::MAX);
         assert!(need(&d, usize::MAX / 4096, 4096).is_err());

@@ -1,14 +1,14 @@
 //! The worker: one thread that polls its receive queues and takes every packet through the graph to transmission.
 //!
-//! One loop is: commands → for each receive queue a burst (spread, graph) → what other workers handed over → transmit
-//! flush → quiescent point → timers (about every millisecond) → rest, if nothing came. Between two loops a worker holds
-//! no packet except those that nodes keep on purpose.
+//! One loop is: commands → for each receive queue a burst (spread, graph, transmit) → what other workers handed over →
+//! transmit flush → quiescent point → timers (about every millisecond) → rest, if nothing came. Between two loops a worker
+//! holds no packet except those that nodes keep on purpose.
 
 use std::sync::Arc;
 use std::thread;
 
 use linerate_pipeline::counters::{Counter, WorkerCounters};
-use linerate_pipeline::io::RxQueue;
+use linerate_pipeline::io::{Received, RxQueue};
 use linerate_pipeline::trace::Hop;
 use linerate_pipeline::tx::TxBuffers;
 use linerate_pipeline::{Batch, Cx, DropReason, Graph, Packet, PacketAlloc, PortId};
@@ -118,6 +118,8 @@ impl<P> Default for State<P> {
 }
 
 impl<P: Packet> Pass<P> {
+    /// Takes a burst through the graph and sends what came of it at once: the next burst then finds the same buffers free
+    /// again, still in the first-level cache.
     #[inline]
     fn run(&mut self, now: u64, batch: &mut Box<Batch<P>>) {
         let mut cx = Cx {
@@ -128,6 +130,7 @@ impl<P: Packet> Pass<P> {
             tx: &mut self.tx,
         };
         self.graph.run(&mut cx, batch);
+        self.tx.flush(&self.counters);
     }
 
     fn tick(&mut self, now: u64, also: Option<&mut OnTick<P>>) {
@@ -185,12 +188,11 @@ impl<P: Packet> Worker<P> {
         let mut found = 0;
         for slot in &mut self.rx {
             let batch = &mut self.state.batch;
-            let n = slot.device.rx(batch);
+            let Received { packets: n, bytes } = slot.device.rx_counted(batch);
             if n == 0 {
                 continue;
             }
             found += n;
-            let bytes = batch.iter().map(|p| p.len() as u64).sum();
             let port = self.pass.counters.port(slot.port);
             port.received.add(n as u64);
             port.rx_bytes.add(bytes);
@@ -418,7 +420,7 @@ fn spread<P: Packet>(
 }
 
 fn count_handed_in<P: Packet>(batch: &Batch<P>, counters: &WorkerCounters) {
-    for same in batch.chunk_by(|a, b| a.meta().rx_port == b.meta().rx_port) {
-        counters.port(same[0].meta().rx_port).handed_in.add(same.len() as u64);
+    for same in batch.chunk_by(|a, b| a.rx_port() == b.rx_port()) {
+        counters.port(same[0].rx_port()).handed_in.add(same.len() as u64);
     }
 }

@@ -53,10 +53,11 @@ const SEED: u64 = 1;
 /// What `linerate bench forward` takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ForwardBenchArgs {
-    /// IPv4 routes, one `prefix nexthop_id` a line, plain or .gz; without it a generated table of 612,927 routes
+    /// A file with IPv4 routes: lines of `prefix nexthop` or MRT, plain, gzip or bzip2; without it a generated table of
+    /// 612,927 routes
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
-    /// IPv6 routes in the same form; without it a generated table of 160,147 routes
+    /// The same for IPv6; without it a generated table of 160,147 routes
     #[arg(long, value_name = "FILE")]
     routes6: Option<PathBuf>,
     /// Print one JSON object instead of tables
@@ -193,6 +194,8 @@ impl Bench {
         tables: &[(&'static str, &Routes<A>)],
     ) -> Result<()> {
         self.serial += 1;
+        let names = tables.iter().map(|t| t.0).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(std::io::stderr(), "{}, {size} bytes: floor and {names} in turn", A::NAME);
         let mut files = Vec::new();
         let mut real = size;
         for port in 0..2 {

@@ -1,73 +1,58 @@
-//! Route tables for benchmarks: text files, or generated.
+//! Route tables for benchmarks: from files, or generated.
 
 use super::{
     keys::{Drawn, inside},
     stats::Rng,
 };
-use anyhow::{Context, Result, bail};
-use flate2::read::GzDecoder;
+use crate::demo::tables::first;
+use anyhow::{Context, Result, anyhow, bail};
+use ipnet::IpNet;
+use linerate_control::rib::{self, NextHop};
 use linerate_tables::prefix::Prefix;
-use std::{
-    collections::HashSet,
-    fs::File,
-    io::{BufRead, BufReader, Read},
-    path::Path,
-};
+use std::{collections::HashSet, fs::File, io::Read, path::Path};
 
 /// Routes of one family.
 pub(super) type Routes<A> = Vec<(Prefix<A>, u32)>;
 
-/// Families a text line can be read as.
+/// Families that route files hold.
 pub(super) trait Parsed: Drawn {
-    fn prefix(text: &str) -> Option<Prefix<Self>>;
+    fn prefix(net: IpNet) -> Option<Prefix<Self>>;
 }
 
 impl Parsed for u32 {
-    fn prefix(text: &str) -> Option<Prefix<Self>> {
-        Some(text.parse::<ipnet::Ipv4Net>().ok()?.into())
+    fn prefix(net: IpNet) -> Option<Prefix<Self>> {
+        if let IpNet::V4(net) = net { Some(net.into()) } else { None }
     }
 }
 
 impl Parsed for u128 {
-    fn prefix(text: &str) -> Option<Prefix<Self>> {
-        Some(text.parse::<ipnet::Ipv6Net>().ok()?.into())
+    fn prefix(net: IpNet) -> Option<Prefix<Self>> {
+        if let IpNet::V6(net) = net { Some(net.into()) } else { None }
     }
 }
 
-/// Reads lines `prefix nexthop_id`; files whose name ends in `.gz` are unpacked.
+/// Reads the routes of one family from any file that a configuration takes: text or MRT, compressed or not.
 pub(super) fn read<A: Parsed>(path: &Path) -> Result<Routes<A>> {
     let file =
         File::open(path).with_context(|| format!("the route file {} cannot be opened", path.display()))?;
-    let packed = path.extension().is_some_and(|ext| ext == "gz");
-    let text: Box<dyn Read> = if packed { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
-    let routes =
-        parse(BufReader::new(text)).with_context(|| format!("in the route file {}", path.display()))?;
-    if routes.is_empty() {
-        bail!("the route file {} holds no route", path.display());
-    }
-    Ok(routes)
+    parse(file).with_context(|| format!("the route file {}", path.display()))
 }
 
-fn parse<A: Parsed>(text: impl BufRead) -> Result<Routes<A>> {
-    let mut routes = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let line = line.context("reading stopped")?;
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let route = line.split_once(char::is_whitespace).and_then(|(prefix, nh)| {
-            let nh: u32 = nh.trim().parse().ok()?;
-            Some((A::prefix(prefix)?, nh)).filter(|_| nh != 0)
-        });
-        let Some(route) = route else {
-            bail!(
-                "line {}: `{line}` is not an IPv{} prefix and a next-hop number of at least 1",
-                number + 1,
-                A::FAMILY
-            );
-        };
-        routes.push(route);
+fn parse<A: Parsed>(file: impl Read) -> Result<Routes<A>> {
+    let rib = rib::read(file, rib::Select::First).map_err(|e| anyhow!(first(&e)))?;
+    if let Some((_, place)) = rib.next_hops.iter().find(|(nh, _)| *nh == NextHop::Id(0)) {
+        bail!("{place}: next hop 0 stands for no route here: expected a number of at least 1");
+    }
+    // Numbers stay as they are; addresses are numbered by their first use.
+    let addresses = rib.next_hops.iter().any(|(nh, _)| matches!(nh, NextHop::Address(_)));
+    let id = |index: u32| match rib.next_hops.get(index as usize) {
+        Some((NextHop::Id(id), _)) if !addresses => *id,
+        _ => 1 + index,
+    };
+    let routes: Routes<A> =
+        rib.routes.iter().filter_map(|&(net, index)| Some((A::prefix(net)?, id(index)))).collect();
+    if routes.is_empty() {
+        bail!("there is no IPv{} route in it", A::FAMILY);
     }
     Ok(routes)
 }
@@ -193,14 +178,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_routes_and_errors_name_the_line() {
-        let good: Routes<u32> = parse(&b"# table\n10.0.0.0/8 5\n\n198.18.0.0/15\t7\n"[..]).unwrap();
-        assert_eq!(good.len(), 2);
-        for (bad, line) in
-            [("10.0.0.0/8 0", 1), ("10.0.0.0/8 5\nfe80::/10 1", 2), ("10.0.0.0/33 1", 1), ("x", 1)]
-        {
+    fn routes_of_the_family_are_read_and_errors_name_the_line() {
+        let text = &b"# table\n10.0.0.0/8 5\n2001:db8::/32 9\n198.18.0.0/15\t7\n"[..];
+        let hops = |routes: &Routes<u32>| routes.iter().map(|r| r.1).collect::<Vec<_>>();
+        assert_eq!(hops(&parse(text).unwrap()), [5, 7], "numbers stay as they are");
+        assert_eq!(parse::<u128>(text).unwrap().len(), 1);
+        let addresses = &b"10.0.0.0/8 198.18.0.2\n10.1.0.0/16 198.18.0.3\n10.2.0.0/16 198.18.0.2\n"[..];
+        assert_eq!(hops(&parse(addresses).unwrap()), [1, 2, 1]);
+        for (bad, message) in [
+            ("10.0.0.0/8 0", "line 1: next hop 0"),
+            ("10.0.0.0/8 5\nfe80::/10", "line 2: "),
+            ("10.0.0.0/33 1", "line 1: "),
+            ("fe80::/10 1", "there is no IPv4 route in it"),
+        ] {
             let error = parse::<u32>(bad.as_bytes()).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("line {line}:")), "{error}");
+            assert!(error.starts_with(message), "{error}");
         }
     }
 

@@ -4,11 +4,13 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use ipnet::IpNet;
 use linerate_control::api::Client;
 use linerate_control::show::routes::{MAX_PAGE, RouteQuery};
 use linerate_control::show::{self, Text};
+use linerate_router::model::Source;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -77,8 +79,8 @@ struct RoutesArgs {
     #[arg(long, value_name = "GATEWAY")]
     via: Option<IpAddr>,
 
-    /// Only routes of this source: local, connected, static, learned, neighbor
-    #[arg(long, value_name = "SOURCE")]
+    /// Only routes of this source
+    #[arg(long, value_name = "SOURCE", value_parser = PossibleValuesParser::new(Source::ALL.map(Source::name)))]
     source: Option<String>,
 
     /// Only routes that leave by this interface
@@ -179,5 +181,8 @@ fn prefix(text: &str) -> Result<IpNet, String> {
 
 fn seconds(text: &str) -> Result<f64, String> {
     let good = |s: &f64| (0.1..=3600.0).contains(s);
-    text.parse().ok().filter(good).ok_or_else(|| "expected seconds from 0.1 to 3600".into())
+    text.parse()
+        .ok()
+        .filter(good)
+        .ok_or_else(|| "expected seconds from 0.1 to 3600 (the view goes before --watch)".into())
 }

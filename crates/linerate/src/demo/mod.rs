@@ -13,10 +13,10 @@ mod plan;
 mod report;
 mod router;
 mod station;
-mod tables;
+pub(crate) mod tables;
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -76,6 +76,11 @@ pub(crate) struct DemoArgs {
 /// Runs the demo.
 pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     let start = Instant::now();
+    let json_path = args.report.with_extension("json");
+    // Before a minute of measuring is lost to a directory that cannot be written.
+    for path in [&args.report, &json_path] {
+        writable(path).with_context(|| format!("cannot write {}", path.display()))?;
+    }
     let mut progress = Progress::new();
     let schedule = |one_cpu| Schedule {
         sizes: if args.quick { vec![64, 1518, 9000] } else { SIZES.to_vec() },
@@ -131,7 +136,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
         schedule: schedule.clone(),
     };
     let mut outcome = Outcome { routes, load, one_cpu: cpus.one(), ..Outcome::default() };
-    measure_all(
+    outcome.tester_cpu = measure_all(
         station,
         flows4.as_ref().ok(),
         flows6.as_ref().ok(),
@@ -152,7 +157,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     finish(args, &outcome, &schedule, &cpus, eal)
 }
 
-/// Runs the tester's thread, and shows how far it is.
+/// Runs the tester's thread, and shows how far it is. Returns the share of the time for which the thread had its CPU.
 fn measure_all(
     mut station: Station,
     flows4: Option<&Flows<u32>>,
@@ -160,20 +165,23 @@ fn measure_all(
     cpus: &cpus::Placement,
     progress: &mut Progress,
     cases: &mut Vec<Case>,
-) -> Result<()> {
+) -> Result<f64> {
     let (done, finished) = mpsc::channel();
     let cpu = cpus.tester;
     std::thread::scope(|scope| {
         let tester = std::thread::Builder::new().name("tester".into()).spawn_scoped(scope, move || {
             linerate_linux::thread::pin(&std::iter::once(cpu).collect())?;
             let _dpdk = linerate_dpdk::register_worker_thread()?;
+            let used = || linerate_linux::thread::cpu_time(Path::new("/proc"), linerate_linux::thread::id());
+            let (start, before) = (Instant::now(), used());
             if let Some(flows) = flows4 {
                 station.family(flows, plan::source4(), |c| drop(done.send(c)))?;
             }
             if let Some(flows) = flows6 {
                 station.family(flows, plan::source6(), |c| drop(done.send(c)))?;
             }
-            Ok(())
+            let used = used().zip(before).map_or(0, |(after, before)| after.saturating_sub(before));
+            Ok(outcome::share(used as f64, start.elapsed().as_nanos() as f64))
         });
         for case in finished {
             progress.case(&report::line(&case));
@@ -242,6 +250,13 @@ fn finish(
         bail!("the demo failed: {}", outcome.verdict());
     }
     Ok(())
+}
+
+/// Tries whether a file can be written, and leaves everything as it was.
+fn writable(path: &Path) -> std::io::Result<()> {
+    let new = !path.exists();
+    std::fs::OpenOptions::new().append(true).create(true).open(path)?;
+    if new { std::fs::remove_file(path) } else { Ok(()) }
 }
 
 /// Tells on standard error what is going on.

@@ -8,6 +8,9 @@ use linerate_tester::wire_rate::l1_bits_per_second;
 /// Share of time from which an end counts as the one that limits.
 const LIMITING: f64 = 0.95;
 
+/// Share of a CPU from which other programs count as a disturbance.
+const DISTURBING: f64 = 0.05;
+
 /// One window of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Window {
@@ -118,6 +121,8 @@ pub(crate) struct Outcome {
     pub(crate) seconds: f64,
     /// All threads had one CPU.
     pub(crate) one_cpu: bool,
+    /// Share of the time for which the tester's thread, which never rests, had its CPU.
+    pub(crate) tester_cpu: f64,
     /// Packets that the router dropped, by name: for the explanation of a loss.
     pub(crate) drops: Vec<(&'static str, u64)>,
     /// Packets that the router's own counters do not account for.
@@ -125,6 +130,15 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
+    /// Share of the CPUs that other programs took, where it is enough to spoil the figures: of the tester's, or of the
+    /// router's while it had packets in hand.
+    pub(crate) fn disturbed(&self) -> Option<f64> {
+        let missing = |c: &Case| (c.router.busy().median - c.router.cpu().median).max(0.0);
+        let router = share(self.cases.iter().map(missing).sum(), self.cases.len() as f64);
+        let taken = router.max(1.0 - self.tester_cpu);
+        (!self.one_cpu && taken >= DISTURBING).then_some(taken)
+    }
+
     /// Everything sent through the router and the floor.
     pub(crate) fn total(&self) -> Trial {
         let mut all = Trial::default();
@@ -223,6 +237,7 @@ pub(crate) mod tests {
             ],
             routes: (612_927, 160_147),
             load: 0.5,
+            tester_cpu: 0.99,
             seconds: 31.0,
             ..Outcome::default()
         }
@@ -244,6 +259,17 @@ pub(crate) mod tests {
         let leaky = Outcome { imbalance: -2, ..outcome() };
         assert!(!leaky.passed() && leaky.verdict().contains("2 not accounted for"));
         assert!(!Outcome::default().passed());
+    }
+
+    #[test]
+    fn other_programs_on_either_cpu_are_noticed() {
+        assert_eq!(outcome().disturbed(), None);
+        let taken = |o: Outcome| o.disturbed().map(|t| (100.0 * t).round());
+        assert_eq!(taken(Outcome { tester_cpu: 0.7, ..outcome() }), Some(30.0));
+        let mut router = outcome();
+        router.cases.iter_mut().for_each(|c| c.router.windows.iter_mut().for_each(|w| w.cpu = 0.48));
+        assert_eq!(taken(router), Some(50.0));
+        assert_eq!(taken(Outcome { tester_cpu: 0.5, one_cpu: true, ..outcome() }), None, "they share it");
     }
 
     #[test]

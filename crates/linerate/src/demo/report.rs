@@ -72,6 +72,12 @@ fn notes(o: &Outcome) -> Vec<String> {
                 .into(),
         );
     }
+    if let Some(taken) = o.disturbed() {
+        notes.push(format!(
+            "Other programs took {:.0} % of the CPUs that the demo ran on: on an idle machine the rates are higher.",
+            100.0 * taken
+        ));
+    }
     notes
 }
 
@@ -139,6 +145,7 @@ pub(crate) fn results(o: &Outcome, mut r: Results) -> Results {
         ("demo.ipv4.routes", "routes", o.routes.0 as f64),
         ("demo.ipv6.routes", "routes", o.routes.1 as f64),
         ("demo.load", "seconds", o.load),
+        ("demo.tester_cpu", "share", o.tester_cpu),
         ("demo.duration", "seconds", o.seconds),
         ("demo.passed", "yes or no", f64::from(u8::from(o.passed()))),
     ] {
@@ -299,6 +306,8 @@ mod tests {
         ));
         o.cases[0].router.trial.tally.bad = 1;
         o.cases[0].router.trial.tally.described.push("packet 7 to 8.8.8.8: TTL 64".into());
+        o.tester_cpu = 0.7;
+        assert!(text(&o).contains("Other programs took 30 %"), "{}", text(&o));
         o.one_cpu = true;
         let t = text(&o);
         assert!(t.contains("FAIL:") && t.contains("TTL 64") && t.contains("one CPU"), "{t}");

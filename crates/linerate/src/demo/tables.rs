@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use ipnet::IpNet;
 use linerate_control::rib;
 use linerate_tables::prefix::Prefix;
@@ -35,9 +35,7 @@ impl Tables {
     /// The file's next hops are dealt out to those of the demo: what shares one there shares one here.
     fn read(path: &Path) -> Result<Self> {
         let file = File::open(path)?;
-        let rib = rib::read(file, rib::Select::First).map_err(|errors| {
-            anyhow::anyhow!(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
-        })?;
+        let rib = rib::read(file, rib::Select::First).map_err(|e| anyhow!(first(&e)))?;
         let (mut ipv4, mut ipv6) = (Vec::new(), Vec::new());
         let mut dealt = HashMap::new();
         for (net, next_hop) in rib.routes {
@@ -56,9 +54,31 @@ impl Tables {
     }
 }
 
+/// What is wrong in a file of routes, in one line: the first error, and whether there are more.
+pub(crate) fn first(errors: &[rib::RibError]) -> String {
+    match errors {
+        [] => String::new(),
+        [one] => one.to_string(),
+        [first, ..] => format!("{first} (the first of several errors)"),
+    }
+}
+
 /// By address and length, one route per prefix (the first).
 fn sorted<A: Ip>(mut routes: Routes<A>) -> Routes<A> {
     routes.sort_by_key(|(p, _)| (p.first(), p.len()));
     routes.dedup_by_key(|(p, _)| *p);
     routes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_errors_are_told_by_the_first() {
+        let wrong = |text: &str| first(&rib::read(text.as_bytes(), rib::Select::First).unwrap_err());
+        assert!(wrong("8.0.0.0/8 1\nx 1\n").ends_with("or 2001:db8::/32"), "{}", wrong("x 1\n"));
+        let many = wrong("x 1\n8.0.0.0/8 1\ny 1\nz 1\n");
+        assert!(many.starts_with("line 1: ") && many.ends_with(" (the first of several errors)"), "{many}");
+    }
 }

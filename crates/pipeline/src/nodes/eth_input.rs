@@ -8,7 +8,7 @@ use linerate_wire::vlan::VlanTag;
 
 use crate::interface::{InterfaceTable, Interfaces};
 use crate::meta::{IF_NONE, flags};
-use crate::{Batch, Cx, Exits, Meta, Node, Packet, PortId};
+use crate::{Batch, Cx, Exits, IfIndex, Meta, Node, Packet, PortId};
 
 crate::exits! {
     /// Where frames go from `eth_input`.
@@ -65,15 +65,17 @@ impl<P: Packet> Node<P> for EthInput {
         let table = self.interfaces.get();
         batch.iter().take(PREFETCH).for_each(P::prefetch);
         let Some(first) = batch.first() else { return };
-        let common = Common::new(table, first.meta().rx_port);
+        let common = ToUs::new(table, first.rx_port());
         out.set_all(EthInputExit::Ip4);
         for i in 0..batch.len() {
             if let Some(ahead) = batch.get(i + PREFETCH) {
                 ahead.prefetch();
             }
             let packet = &mut batch[i];
-            let (head, meta) = packet.split_mut();
-            match common.ethertype(head, meta) {
+            let ethertype = common.ethertype(packet);
+            let meta = packet.meta_mut();
+            *meta = Meta::default();
+            match ethertype {
                 Some(eth::ETHERTYPE_IP4) => {
                     (meta.rx_if, meta.l3, meta.ethertype) = (common.interface, 14, eth::ETHERTYPE_IP4);
                 }
@@ -105,10 +107,12 @@ impl<P: Packet> Node<P> for EthInput {
     }
 }
 
-/// What the common frame of a batch looks like.
-struct Common {
+/// What a frame looks like that came in untagged by a port and is for this system: to the address of the port's untagged
+/// interface, which is up, from a unicast source.
+#[derive(Clone, Copy, Debug)]
+pub struct ToUs {
     port: PortId,
-    interface: u16,
+    interface: IfIndex,
     /// Destination MAC in the low 48 bits; the group bit of the source, bit 48, is clear.
     address: u64,
 }
@@ -116,8 +120,9 @@ struct Common {
 /// Destination address, and the group bit of the source.
 const ADDRESS_MASK: u64 = 0x0001_ffff_ffff_ffff;
 
-impl Common {
-    fn new(table: &InterfaceTable, port: PortId) -> Self {
+impl ToUs {
+    /// For frames that came in by `port`.
+    pub fn new(table: &InterfaceTable, port: PortId) -> Self {
         let interface = table.untagged(port);
         let address = match table.get(interface) {
             Some(i) if i.up => {
@@ -127,17 +132,22 @@ impl Common {
             // Outside the mask: never matches.
             _ => u64::MAX,
         };
-        Common { port, interface, address }
+        ToUs { port, interface, address }
     }
 
-    /// The ethertype of a frame to the port's own address from a unicast source; `None` for any other.
+    /// Whether a frame is such a one. `first`: its first eight bytes, the first in the lowest bits.
     #[inline(always)]
-    fn ethertype(&self, head: &[u8], meta: &Meta) -> Option<u16> {
-        let (addresses, rest) = head.split_first_chunk::<8>()?;
+    pub fn frame(&self, first: u64, rx_port: PortId) -> bool {
+        (first & ADDRESS_MASK == self.address) & (rx_port == self.port)
+    }
+
+    /// The ethertype of such a frame; `None` for any other.
+    #[inline(always)]
+    fn ethertype<P: Packet>(&self, packet: &P) -> Option<u16> {
+        let (first, rest) = packet.head().split_first_chunk::<8>()?;
         let rest = rest.first_chunk::<6>()?;
-        let common =
-            (u64::from_le_bytes(*addresses) & ADDRESS_MASK == self.address) & (meta.rx_port == self.port);
-        common.then_some(u16::from_be_bytes([rest[4], rest[5]]))
+        let ethertype = u16::from_be_bytes([rest[4], rest[5]]);
+        self.frame(u64::from_le_bytes(*first), packet.rx_port()).then_some(ethertype)
     }
 }
 
@@ -150,6 +160,7 @@ fn classify<P: Packet>(table: &InterfaceTable, packet: &mut P) -> EthInputExit {
     if packet.head().len() < want && packet.pull(want).is_none() {
         return EthInputExit::NotContiguous;
     }
+    let rx_port = packet.rx_port();
     let (head, meta) = packet.split_mut();
     let Some(header) = EthHeader::view(head) else { return EthInputExit::TooShort };
     let is_tag = |t: u16| matches!(t, eth::ETHERTYPE_VLAN | eth::ETHERTYPE_QINQ);
@@ -169,9 +180,9 @@ fn classify<P: Packet>(table: &InterfaceTable, packet: &mut P) -> EthInputExit {
     meta.l3 = l3 as u16;
     meta.ethertype = ethertype;
     meta.rx_if = match meta.flags & (flags::VLAN | flags::QINQ) {
-        0 => table.untagged(meta.rx_port),
-        flags::VLAN => table.tagged(meta.rx_port, meta.vlan_tci),
-        _ => table.double_tagged(meta.rx_port, meta.vlan_tci, meta.inner_tci),
+        0 => table.untagged(rx_port),
+        flags::VLAN => table.tagged(rx_port, meta.vlan_tci),
+        _ => table.double_tagged(rx_port, meta.vlan_tci, meta.inner_tci),
     };
     if meta.rx_if == IF_NONE {
         return EthInputExit::VlanUnknown;

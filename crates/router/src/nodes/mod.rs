@@ -1,6 +1,7 @@
 //! The router's packet nodes, one a file. [`crate::graph`] joins them.
 
 pub mod arp;
+pub mod express;
 pub mod icmp4_error;
 pub mod icmp6_error;
 pub mod ip4_fragment;

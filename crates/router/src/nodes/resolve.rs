@@ -120,7 +120,7 @@ impl<P: Packet, R4: Lookup<u32>, R6: Lookup<u128>> Resolve<P, R4, R6> {
             return Err((packet, ResolveExit::TableFull));
         }
         if let Some(queue) = self.waiting.get_mut(&key) {
-            let rx_port = packet.meta().rx_port;
+            let rx_port = packet.rx_port();
             queue.packets.try_push(packet).map_err(|full| (full.element(), ResolveExit::QueueFull))?;
             cx.counters.port(rx_port).held.add(1);
         } else {
@@ -168,7 +168,7 @@ impl<P: Packet, R4: Lookup<u32>, R6: Lookup<u128>> Resolve<P, R4, R6> {
                 let exit = leave(&mut packet, fate);
                 // There is room: it was counted.
                 if let Err(packet) = out.emit(packet, exit) {
-                    cx.counters.dropped(packet.meta().rx_port, DropReason::GraphOverflow, 1);
+                    cx.counters.dropped(packet.rx_port(), DropReason::GraphOverflow, 1);
                 }
             }
             !queue.packets.is_empty()
@@ -248,7 +248,7 @@ where
     fn stop(&mut self, cx: &mut Cx<'_, P>) {
         for packet in self.waiting.drain().flat_map(|(_, queue)| queue.packets) {
             cx.release(&packet);
-            cx.counters.dropped(packet.meta().rx_port, DropReason::Shutdown, 1);
+            cx.counters.dropped(packet.rx_port(), DropReason::Shutdown, 1);
         }
         self.held = 0;
     }

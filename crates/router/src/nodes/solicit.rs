@@ -29,8 +29,9 @@ pub fn send<P: Packet>(cx: &mut Cx<'_, P>, table: &InterfaceTable, probe: &Probe
     let Some(mut packet) = cx.alloc.alloc() else { return false };
     let Some(to) = packet.append(bytes.len()) else { return false };
     to.copy_from_slice(bytes);
+    packet.set_rx_port(interface.port);
     let meta = packet.meta_mut();
-    (meta.rx_port, meta.tx_port) = (interface.port, interface.port);
+    meta.tx_port = interface.port;
     (meta.rx_if, meta.tx_if) = (probe.interface, probe.interface);
     cx.generated(&mut packet);
     cx.tx.send(interface.port, packet, cx.counters);

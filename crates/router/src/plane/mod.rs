@@ -26,7 +26,7 @@ use linerate_pipeline::interface::Interfaces;
 
 pub use adjacency::{Adjacency, AdjacencyIndex, MAX_HEADER, Plain};
 pub use linerate_tables::fib::NextHopId;
-pub use next_hops::{NextHop, NextHops};
+pub use next_hops::{Arrays, NextHop, NextHops};
 pub use writer::{
     MAX_ADJACENCIES, MAX_GROUP_MEMBERS, MAX_NEXT_HOPS, Member, PlaneError, PlaneUse, PlaneWriter,
 };

@@ -119,6 +119,28 @@ impl Shared {
     }
 }
 
+/// Next hops and adjacencies as they lie in memory, for loops over many packets: borrow it once per batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrays<'a> {
+    words: &'a [AtomicU64],
+    adjacencies: &'a [[AtomicU64; adjacency::WORDS]],
+}
+
+impl Arrays<'_> {
+    /// As [`NextHops::forward`].
+    #[inline(always)]
+    pub fn forward(&self, id: NextHopId) -> Option<AdjacencyIndex> {
+        let word = self.words.get(id as usize)?.load(Acquire);
+        (word & 0xff == FORWARD).then_some((word >> 32) as u32)
+    }
+
+    /// As [`NextHops::plain`].
+    #[inline(always)]
+    pub fn plain(&self, index: AdjacencyIndex) -> Option<Plain> {
+        self.adjacencies.get(index as usize).and_then(Plain::load)
+    }
+}
+
 /// A worker's handle on next hops, groups and adjacencies: wait-free reads, cheap to clone.
 #[derive(Clone, Debug)]
 pub struct NextHops(pub(super) Arc<Shared>);
@@ -166,12 +188,33 @@ impl NextHops {
         }
     }
 
+    /// The arrays behind this handle.
+    #[inline(always)]
+    pub fn arrays(&self) -> Arrays<'_> {
+        Arrays { words: self.0.words.all(), adjacencies: self.0.adjacencies.all().as_chunks().0 }
+    }
+
     /// The adjacency of a next hop that is one, which is the common case; `None` for everything else, groups included:
     /// ask [`resolve_with`](Self::resolve_with).
     #[inline(always)]
     pub fn forward(&self, id: NextHopId) -> Option<AdjacencyIndex> {
         let word = self.word(id);
         (word & 0xff == FORWARD).then_some((word >> 32) as u32)
+    }
+
+    /// The adjacency of the group's member that this flow goes by; `None` where the next hop is no group, or the member
+    /// cannot be sent to.
+    #[inline]
+    pub fn forward_member(
+        &self,
+        id: NextHopId,
+        hash: impl FnOnce() -> Option<u32>,
+    ) -> Option<AdjacencyIndex> {
+        let (first, log2) = decode_group(self.word(id))?;
+        match self.member(first, log2, hash()?) {
+            NextHop::Forward(adjacency) => Some(adjacency),
+            _ => None,
+        }
     }
 
     /// An adjacency as a value: a handful of loads from one cache line. Indices that were never given out read as an

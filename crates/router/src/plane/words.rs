@@ -30,6 +30,12 @@ impl Words {
         self.words.get(self.skip + at)
     }
 
+    /// All of them.
+    #[inline(always)]
+    pub(super) fn all(&self) -> &[AtomicU64] {
+        self.words.get(self.skip..).unwrap_or_default()
+    }
+
     /// `N` words from `at` on.
     #[inline(always)]
     pub(super) fn chunk<const N: usize>(&self, at: usize) -> Option<&[AtomicU64; N]> {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::needless_range_loop, reason = "a group is the same place in several arrays and in a mask")]
 
-use crate::fib::{NextHopId, ip6::Shared, ip6::lookup_portable};
+use crate::fib::{NO_ROUTE, NextHopId, ip6::Shared, ip6::lookup_portable};
 
 #[cfg(target_arch = "x86_64")]
 use crate::fib::{
@@ -17,6 +17,11 @@ use std::{
 
 /// Addresses that descend together.
 const LANES: usize = 64;
+
+/// From so many addresses on, a descent of all lanes with the rest of them idle (they repeat the first address, whose way
+/// is in the cache) is faster than the portable code.
+#[cfg(target_arch = "x86_64")]
+const WORTHWHILE: usize = 12;
 
 /// Vectors of them.
 #[cfg(target_arch = "x86_64")]
@@ -59,7 +64,17 @@ pub(crate) fn lookup<const GATHER_ALL: bool>(shared: &Shared, addrs: &[u128], ou
         // SAFETY: the CPU has the features (checked above); both slices hold LANES elements.
         unsafe { lookup_64::<GATHER_ALL>(shared, addrs, out) };
     }
-    lookup_portable(shared, &addrs[whole..n], &mut out[whole..n]);
+    let (addrs, out) = (&addrs[whole..n], &mut out[whole..n]);
+    #[cfg(target_arch = "x86_64")]
+    if out.len() >= WORTHWHILE && is_available() {
+        let mut padded = ([addrs[0]; LANES], [NO_ROUTE; LANES]);
+        padded.0[..addrs.len()].copy_from_slice(addrs);
+        // SAFETY: as above.
+        unsafe { lookup_64::<GATHER_ALL>(shared, &padded.0, &mut padded.1) };
+        out.copy_from_slice(&padded.1[..out.len()]);
+        return;
+    }
+    lookup_portable(shared, addrs, out);
 }
 
 /// Lanes of items and of the address bits they have not used yet.

@@ -1,0 +1,207 @@
+//! The express way: what nearly every packet of a loaded router needs, in one node.
+//!
+//! A packet that is plainly to be forwarded (untagged, to this port's own MAC address, a sound IPv4 header without options
+//! or a sound IPv6 header, between global unicast addresses, with hops left, to a resolved neighbour behind an untagged
+//! interface, within the MTU) is validated, looked up, rewritten and sent here, with one look at its header before the
+//! lookup and one after it. Every other packet goes on to the regular nodes as it came in (at most its Ethernet padding is
+//! gone, which they would cut off first); they decide what it is and say why it is dropped. So nothing here may decide
+//! anything that they would decide differently: `tests/express.rs` sends the same packets both ways and compares
+//! every byte.
+//!
+//! Bursts that packets are traced of do not come this way, so that a trace shows each step.
+
+mod plain4;
+mod plain6;
+
+use std::fmt;
+
+use linerate_pipeline::interface::Interfaces;
+use linerate_pipeline::nodes::eth_input::ToUs;
+use linerate_pipeline::tx::Sender;
+use linerate_pipeline::{BURST, Batch, Cx, Exits, Node, Packet, PortId};
+use linerate_tables::fib::{Lookup, NO_ROUTE, NextHopId};
+use linerate_tables::prefix::Address;
+
+use crate::plane::{Arrays, NextHops, Plane};
+
+linerate_pipeline::exits! {
+    /// Where packets go from `express`.
+    pub enum ExpressExit {
+        /// Not for here: as it was received.
+        Regular,
+    }
+}
+
+/// Forwards plain packets.
+pub struct Express<R4, R6> {
+    interfaces: Interfaces,
+    next_hops: NextHops,
+    fib4: R4,
+    fib6: R6,
+    seed: u64,
+    picked: Box<Picked>,
+}
+
+/// What is known of a batch between validation and rewrite.
+struct Picked {
+    families: [Family; BURST],
+    ip4: Destinations<u32>,
+    ip6: Destinations<u128>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Ip4,
+    Ip6,
+    Other,
+}
+
+/// Destinations of one family, in the order of the batch.
+struct Destinations<A> {
+    to: [A; BURST],
+    ids: [NextHopId; BURST],
+    n: usize,
+}
+
+impl<R4: Clone, R6: Clone> Express<R4, R6> {
+    /// A node that reads these tables. `seed` of the flow hash: the same as that of the lookup nodes.
+    pub fn new(plane: &Plane<R4, R6>, seed: u64) -> Self {
+        Express {
+            interfaces: plane.interfaces.clone(),
+            next_hops: plane.next_hops.clone(),
+            fib4: plane.fib4.clone(),
+            fib6: plane.fib6.clone(),
+            seed,
+            picked: Box::new(Picked {
+                families: [Family::Other; BURST],
+                ip4: Destinations::new(0),
+                ip6: Destinations::new(0),
+            }),
+        }
+    }
+}
+
+impl<P, R4, R6> Node<P> for Express<R4, R6>
+where
+    P: Packet,
+    R4: Lookup<u32> + 'static,
+    R6: Lookup<u128> + 'static,
+{
+    type Exit = ExpressExit;
+
+    fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, ExpressExit>) {
+        out.set_all(ExpressExit::Regular);
+        let Some(rx_port) = batch.first().map(Packet::rx_port) else { return };
+        let picked = &mut *self.picked;
+        picked.pick(batch, ToUs::new(self.interfaces.get(), rx_port));
+        let Picked { families, ip4, ip6 } = picked;
+        ip4.look_up(&self.fib4);
+        ip6.look_up(&self.fib6);
+        let way = Way { arrays: self.next_hops.arrays(), next_hops: &self.next_hops, seed: self.seed };
+        let mut sender = cx.tx.sender(rx_port, cx.counters);
+        if ip4.n == batch.len() {
+            let mut ids = ip4.ids.iter();
+            forward(&mut sender, batch, |packet| plain4::rewrite(packet, *ids.next()?, way));
+        } else if ip6.n == batch.len() {
+            let mut ids = ip6.ids.iter();
+            forward(&mut sender, batch, |packet| plain6::rewrite(packet, *ids.next()?, way));
+        } else if ip4.n + ip6.n > 0 {
+            let (mut ids4, mut ids6, mut families) = (ip4.ids.iter(), ip6.ids.iter(), families.iter());
+            forward(&mut sender, batch, |packet| match families.next()? {
+                Family::Ip4 => plain4::rewrite(packet, *ids4.next()?, way),
+                Family::Ip6 => plain6::rewrite(packet, *ids6.next()?, way),
+                Family::Other => None,
+            });
+        }
+    }
+
+    fn trace(&self, packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
+        write!(f, "{} bytes", packet.len())
+    }
+}
+
+impl Picked {
+    /// Sorts a batch: destinations of plain packets by family. Traffic comes in runs of one family, and a loop that knows
+    /// one family only keeps all it needs in registers.
+    #[inline(always)]
+    fn pick<P: Packet>(&mut self, batch: &mut Batch<P>, to_us: ToUs) {
+        (self.ip4.n, self.ip6.n) = (0, 0);
+        let (mut rest, mut families) = (&mut batch[..], &mut self.families[..]);
+        while !rest.is_empty() {
+            let n = self.ip4.take(rest, |packet| plain4::destination(packet, to_us));
+            (rest, families) = skip(rest, families, n, Family::Ip4);
+            let m = self.ip6.take(rest, |packet| plain6::destination(packet, to_us));
+            (rest, families) = skip(rest, families, m, Family::Ip6);
+            if n + m == 0 {
+                (rest, families) = skip(rest, families, 1, Family::Other);
+            }
+        }
+    }
+}
+
+/// Notes the family of the first `n` packets; what follows them.
+#[inline(always)]
+fn skip<'a, P>(
+    packets: &'a mut [P],
+    families: &'a mut [Family],
+    n: usize,
+    family: Family,
+) -> (&'a mut [P], &'a mut [Family]) {
+    let (these, others) = families.split_at_mut(n.min(families.len()));
+    these.fill(family);
+    (packets.get_mut(n..).unwrap_or_default(), others)
+}
+
+impl<A: Address> Destinations<A> {
+    fn new(fill: A) -> Self {
+        Destinations { to: [fill; BURST], ids: [NO_ROUTE; BURST], n: 0 }
+    }
+
+    #[inline(always)]
+    fn look_up(&mut self, fib: &impl Lookup<A>) {
+        if let (Some(to @ [_, ..]), Some(ids)) = (self.to.get(..self.n), self.ids.get_mut(..self.n)) {
+            fib.lookup_batch(to, ids);
+        }
+    }
+
+    /// Takes the destinations of the packets at the front as long as they are of this family; how many.
+    #[inline(always)]
+    fn take<P>(&mut self, packets: &mut [P], destination: impl Fn(&mut P) -> Option<A>) -> usize {
+        let free = self.to.get_mut(self.n..).unwrap_or_default();
+        let mut n = 0;
+        for (packet, to) in packets.iter_mut().zip(free) {
+            let Some(destination) = destination(packet) else { break };
+            *to = destination;
+            n += 1;
+        }
+        self.n += n;
+        n
+    }
+}
+
+/// What a rewrite needs besides the packet.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    arrays: Arrays<'a>,
+    next_hops: &'a NextHops,
+    seed: u64,
+}
+
+/// Sends the packets that `rewrite` gives a port for; the others stay in the batch.
+#[inline(always)]
+fn forward<P: Packet>(
+    sender: &mut Sender<'_, P>,
+    batch: &mut Batch<P>,
+    mut rewrite: impl FnMut(&mut P) -> Option<PortId>,
+) {
+    let mut rest = Batch::new();
+    for mut packet in batch.drain(..) {
+        match rewrite(&mut packet) {
+            Some(port) => sender.send(port, packet),
+            None => rest.push(packet),
+        }
+    }
+    if !rest.is_empty() {
+        *batch = rest;
+    }
+}

@@ -1,0 +1,83 @@
+//! IPv4 on the express way.
+
+use linerate_pipeline::nodes::eth_input::ToUs;
+use linerate_pipeline::{Packet, PortId};
+use linerate_tables::fib::NextHopId;
+use linerate_wire::ip4::{self, Ip4Header};
+use linerate_wire::{Header, checksum, flow};
+
+use super::Way;
+use crate::plane::Plain;
+
+/// Length of the headers: Ethernet without tags, IPv4 without options.
+const PLAIN: usize = ETH + Ip4Header::LEN;
+const ETH: usize = 14;
+
+/// The destination of a plain IPv4 packet with hops left; `None` for any other. Cuts off padding behind the total length.
+#[inline(always)]
+pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs) -> Option<u32> {
+    let (len, rx_port) = (packet.len(), packet.rx_port());
+    let head = packet.head().first_chunk::<PLAIN>()?;
+    // Ethertype, version and header length.
+    if word(head, 12) & 0x00ff_ffff != 0x0045_0008 {
+        return None;
+    }
+    let (first, _) = head.split_first_chunk::<8>()?;
+    let h = Ip4Header::view(head.get(ETH..)?)?;
+    let total = usize::from(h.total_len.get()) + ETH;
+    let dst = h.dst.get();
+    let is_sound = to_us.frame(u64::from_le_bytes(*first), rx_port)
+        & checksum::ip4_header_valid(zerocopy::transmute_ref!(h))
+        & (h.ttl > 1)
+        & !ip4::is_martian_source(h.src.get())
+        // What may not be a source may not be a unicast destination either: 0/8, 127/8, 224/4, 240/4.
+        & !ip4::is_martian_source(dst);
+    if is_sound && (total == len || cut(packet, total)) { Some(dst) } else { None }
+}
+
+/// Four bytes at `at`, the first in the lowest bits.
+#[inline(always)]
+fn word(head: &[u8; PLAIN], at: usize) -> u32 {
+    head.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |w| u32::from_le_bytes(*w))
+}
+
+/// Cuts off Ethernet padding. `false` where the packet is shorter than its header says, or the length cannot be.
+#[inline(never)]
+fn cut<P: Packet>(packet: &mut P, total: usize) -> bool {
+    let fits = total >= PLAIN && total < packet.len();
+    if fits {
+        packet.truncate(total);
+    }
+    fits
+}
+
+/// Takes one off the TTL (RFC 1812 5.3.1), updates the checksum (RFC 1624) and writes the next hop's Ethernet header. The
+/// port to leave by; `None` (and no change) where it takes more than that.
+#[inline(always)]
+pub(super) fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Option<PortId> {
+    match way.arrays.forward(id) {
+        Some(index) => apply(packet, way.arrays.plain(index)?),
+        None => by_group(packet, id, way),
+    }
+}
+
+/// Where the next hop is a group: by the member that the packet's flow belongs to, hashed as the regular nodes do.
+#[inline(never)]
+fn by_group<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Option<PortId> {
+    let (h, l4) = packet.head().get(ETH..)?.split_at_checked(Ip4Header::LEN)?;
+    let index = way.next_hops.forward_member(id, || Some(flow::hash4(Ip4Header::view(h)?, l4, way.seed)))?;
+    apply(packet, way.arrays.plain(index)?)
+}
+
+#[inline(always)]
+fn apply<P: Packet>(packet: &mut P, plain: Plain) -> Option<PortId> {
+    let (eth, l3) = packet.head_mut().first_chunk_mut::<PLAIN>()?.split_first_chunk_mut::<ETH>()?;
+    let h = Ip4Header::view_mut(l3)?;
+    if h.total_len.get() > plain.mtu() {
+        return None;
+    }
+    h.ttl = h.ttl.wrapping_sub(1);
+    h.checksum.set(checksum::decrement_ttl(h.checksum.get()));
+    plain.write(eth.first_chunk_mut()?);
+    Some(plain.port())
+}

@@ -1,0 +1,81 @@
+//! IPv6 on the express way.
+
+use linerate_pipeline::nodes::eth_input::ToUs;
+use linerate_pipeline::{Packet, PortId};
+use linerate_tables::fib::NextHopId;
+use linerate_wire::ip6::Ip6Header;
+use linerate_wire::{Header, flow};
+
+use super::Way;
+use crate::plane::Plain;
+
+/// Length of the headers: Ethernet without tags, IPv6 without extensions (which pass untouched).
+const PLAIN: usize = ETH + Ip6Header::LEN;
+const ETH: usize = 14;
+
+/// The destination of a plain IPv6 packet with hops left, between addresses of 2000::/3, where all global unicast
+/// addresses are today; `None` for any other. Cuts off padding behind the payload length.
+#[inline(always)]
+pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs) -> Option<u128> {
+    let (len, rx_port) = (packet.len(), packet.rx_port());
+    let head = packet.head().first_chunk::<PLAIN>()?;
+    // Ethertype and version.
+    if word(head, 12) & 0x00f0_ffff != 0x0060_dd86 {
+        return None;
+    }
+    let (first, _) = head.split_first_chunk::<8>()?;
+    let h = Ip6Header::view(head.get(ETH..)?)?;
+    let total = usize::from(h.payload_len.get()) + PLAIN;
+    let dst = u128::from_be_bytes(h.dst);
+    let is_sound = to_us.frame(u64::from_le_bytes(*first), rx_port)
+        & (h.hop_limit > 1)
+        & (h.src[0] >> 5 == 1)
+        & (h.dst[0] >> 5 == 1);
+    if is_sound && (total == len || cut(packet, total)) { Some(dst) } else { None }
+}
+
+/// Four bytes at `at`, the first in the lowest bits.
+#[inline(always)]
+fn word(head: &[u8; PLAIN], at: usize) -> u32 {
+    head.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |w| u32::from_le_bytes(*w))
+}
+
+/// Cuts off Ethernet padding. `false` where the packet is shorter than its header says.
+#[inline(never)]
+fn cut<P: Packet>(packet: &mut P, total: usize) -> bool {
+    let fits = total < packet.len();
+    if fits {
+        packet.truncate(total);
+    }
+    fits
+}
+
+/// Takes one off the hop limit and writes the next hop's Ethernet header. The port to leave by; `None` (and no change)
+/// where it takes more than that.
+#[inline(always)]
+pub(super) fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Option<PortId> {
+    match way.arrays.forward(id) {
+        Some(index) => apply(packet, way.arrays.plain(index)?),
+        None => by_group(packet, id, way),
+    }
+}
+
+/// Where the next hop is a group: by the member that the packet's flow belongs to, hashed as the regular nodes do.
+#[inline(never)]
+fn by_group<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Option<PortId> {
+    let (h, l4) = packet.head().get(ETH..)?.split_at_checked(Ip6Header::LEN)?;
+    let index = way.next_hops.forward_member(id, || Some(flow::hash6(Ip6Header::view(h)?, l4, way.seed)))?;
+    apply(packet, way.arrays.plain(index)?)
+}
+
+#[inline(always)]
+fn apply<P: Packet>(packet: &mut P, plain: Plain) -> Option<PortId> {
+    let (eth, l3) = packet.head_mut().first_chunk_mut::<PLAIN>()?.split_first_chunk_mut::<ETH>()?;
+    let h = Ip6Header::view_mut(l3)?;
+    if usize::from(h.payload_len.get()) + Ip6Header::LEN > usize::from(plain.mtu()) {
+        return None;
+    }
+    h.hop_limit = h.hop_limit.wrapping_sub(1);
+    plain.write(eth.first_chunk_mut()?);
+    Some(plain.port())
+}
