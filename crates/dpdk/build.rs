@@ -8,7 +8,7 @@ use std::path::PathBuf;
 const LIBS: &[&str] = &["rte_eal", "rte_mempool", "rte_mbuf", "rte_ring", "rte_ethdev", "rte_net_ring"];
 
 /// What the benchmarks' peers need besides.
-const PEER_LIBS: &[&str] = &["rte_fib", "rte_rib"];
+const PEER_LIBS: &[&str] = &["rte_acl", "rte_fib", "rte_rib"];
 
 fn main() {
     for file in ["build.rs", "peers_shim.c", "shim/shim.c", "shim/shim.h", "shim/wrapper.h"] {

@@ -14,6 +14,7 @@
     )
 )]
 
+pub mod classifier;
 pub mod fib;
 pub mod prefix;
 pub mod qsbr;

@@ -85,6 +85,11 @@ impl<A: Address> Prefix<A> {
         (len <= A::BITS).then(|| Prefix { addr: addr.and(A::mask(len)), len })
     }
 
+    /// The prefix that covers every address.
+    pub fn all() -> Self {
+        Prefix { addr: A::mask(0), len: 0 }
+    }
+
     /// The lowest address covered.
     pub fn first(self) -> A {
         self.addr

@@ -1,10 +1,12 @@
-//! DPDK's own lookup libraries, for `linerate bench fib` to measure against. Not part of the data path.
+//! DPDK's own lookup libraries, for `linerate bench fib` and `bench acl` to measure against. Not part of the data path.
 
+mod acl;
 mod fib;
 
 use std::ffi::{CString, c_char, c_int};
 use std::sync::OnceLock;
 
+pub use acl::{AclKernel, AclKey, AclRule, RteAcl};
 pub use fib::{Kernel, RteFib, RteFib6, Width};
 
 /// Why a peer could not be used.

@@ -372,7 +372,7 @@ fn name(file: Option<&PathBuf>) -> &'static str {
 }
 
 /// Keeps this thread on the last CPU it may use; returns its number.
-fn pin() -> Result<usize> {
+pub(super) fn pin() -> Result<usize> {
     use nix::{
         sched::{CpuSet, sched_getaffinity, sched_setaffinity},
         unistd::Pid,

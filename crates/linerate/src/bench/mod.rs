@@ -1,5 +1,8 @@
 //! `linerate bench`: micro-benchmarks of linerate's own structures, next to their peers in the same run.
 
+pub(crate) mod acl;
+#[cfg(feature = "peers")]
+mod acl_peers;
 pub(crate) mod fib;
 #[cfg(feature = "peers")]
 mod fib_peers;
@@ -21,6 +24,8 @@ use crate::exit::Failure;
 pub(crate) enum Bench {
     /// Longest-prefix match, against Poptrie and DPDK's FIBs
     Fib(fib::FibBenchArgs),
+    /// Wildcard rules, against DPDK's rte_acl and a linear scan
+    Acl(acl::AclBenchArgs),
     /// The router's cost per packet, beside the bare I/O of the same devices
     Forward(forward::ForwardBenchArgs),
 }
@@ -29,6 +34,7 @@ pub(crate) enum Bench {
 pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
     match bench {
         Bench::Fib(args) => Ok(fib::run(args)?),
+        Bench::Acl(args) => Ok(acl::run(args)?),
         Bench::Forward(args) => Ok(forward::run(args)?),
     }
 }

@@ -1,0 +1,195 @@
+//! What is classified: the header fields of one packet, packed into the words that the lookup masks and multiplies.
+
+use super::lanes::{Lanes, Lanes4, Lanes6};
+use crate::prefix::Address;
+
+/// Words of an address family: how the fields of a [`Key`] lie in 64-bit words.
+///
+/// The last word but one holds the options (see [`opt`]), the last one the source port alone: rules rarely name it,
+/// and the options would not fit with it.
+pub trait Shape: Address + sealed::Sealed {
+    /// The words: three for IPv4, six for IPv6.
+    type Words: Words;
+
+    /// The words as the lookup compares them.
+    #[doc(hidden)]
+    type Lanes: Lanes;
+
+    /// Addresses into their words; options and source port are left zero.
+    fn words(src: Self, dst: Self) -> Self::Words;
+
+    /// Index of the word and lowest bit in it of the first (most significant) address word of source and destination,
+    /// with the number of its bits that lie there.
+    const ADDRESSES: [AddressPlace; 2];
+
+    /// The number of the ICMP protocol of this family.
+    const ICMP: u8;
+}
+
+/// Where an address begins: its most significant bits are `bits` bits from bit `low` of word `word` on, and what does not fit
+/// there is the whole next word.
+#[derive(Clone, Copy, Debug)]
+pub struct AddressPlace {
+    /// Index of the word.
+    pub word: usize,
+    /// Its lowest bit that belongs to the address.
+    pub low: u32,
+    /// How many bits belong to the address.
+    pub bits: u32,
+}
+
+/// A small array of words.
+pub trait Words: Copy + Eq + std::fmt::Debug + std::hash::Hash + Send + Sync + 'static {
+    /// How many there are.
+    const COUNT: usize;
+    /// All zero.
+    const ZERO: Self;
+    /// As a slice of [`Self::COUNT`] words.
+    fn get(&self) -> &[u64];
+    /// As a slice to write to.
+    fn get_mut(&mut self) -> &mut [u64];
+    /// Word by word.
+    #[inline(always)]
+    fn map2(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
+        let mut out = self;
+        for (out, other) in out.get_mut().iter_mut().zip(other.get()) {
+            *out = f(*out, *other);
+        }
+        out
+    }
+}
+
+impl<const N: usize> Words for [u64; N] {
+    const COUNT: usize = N;
+    const ZERO: Self = [0; N];
+    #[inline(always)]
+    fn get(&self) -> &[u64] {
+        self
+    }
+    #[inline(always)]
+    fn get_mut(&mut self) -> &mut [u64] {
+        self
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for u32 {}
+    impl Sealed for u128 {}
+}
+
+impl Shape for u32 {
+    type Words = [u64; 3];
+    type Lanes = Lanes4;
+    const ADDRESSES: [AddressPlace; 2] =
+        [AddressPlace { word: 0, low: 32, bits: 32 }, AddressPlace { word: 0, low: 0, bits: 32 }];
+    const ICMP: u8 = 1;
+    #[inline(always)]
+    fn words(src: u32, dst: u32) -> [u64; 3] {
+        [u64::from(src) << 32 | u64::from(dst), 0, 0]
+    }
+}
+
+impl Shape for u128 {
+    type Words = [u64; 6];
+    type Lanes = Lanes6;
+    const ADDRESSES: [AddressPlace; 2] =
+        [AddressPlace { word: 0, low: 0, bits: 64 }, AddressPlace { word: 2, low: 0, bits: 64 }];
+    const ICMP: u8 = 58;
+    #[inline(always)]
+    fn words(src: u128, dst: u128) -> [u64; 6] {
+        [(src >> 64) as u64, src as u64, (dst >> 64) as u64, dst as u64, 0, 0]
+    }
+}
+
+/// The option word: lowest bits of its fields.
+pub(super) mod opt {
+    /// Destination port, or ICMP type and code: 16 bits.
+    pub(crate) const PORT: u32 = 48;
+    /// Protocol: 8 bits.
+    pub(crate) const PROTOCOL: u32 = 40;
+    /// TCP flags: 8 bits.
+    pub(crate) const FLAGS: u32 = 32;
+    /// VLAN id, 12 bits, and above it whether there is a tag.
+    pub(crate) const VLAN: u32 = 19;
+    /// DSCP: 6 bits.
+    pub(crate) const DSCP: u32 = 13;
+    /// Part of a fragmented datagram.
+    pub(crate) const FRAGMENT: u64 = 1 << 12;
+    /// Holds the start of the datagram: whole, or its first fragment.
+    pub(crate) const INITIAL: u64 = 1 << 11;
+    /// The packet has ports, and they are in the key.
+    pub(crate) const HAS_PORTS: u64 = 1 << 10;
+    /// The packet has an ICMP type and code, and they are in the key.
+    pub(crate) const HAS_ICMP: u64 = 1 << 9;
+}
+
+/// The header fields of one packet. Make one with [`Key::new`] and add what the packet has.
+///
+/// A field that the packet has not (ports of a fragment that is not the first, say) is left out: a rule that asks for
+/// it then does not match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Key<A: Shape> {
+    pub(super) words: A::Words,
+}
+
+impl<A: Shape> Key<A> {
+    /// A whole datagram without VLAN tag, with DSCP 0, of which nothing above the network layer is known.
+    #[inline]
+    pub fn new(src: A, dst: A, protocol: u8) -> Self {
+        let mut words = A::words(src, dst);
+        words.get_mut()[A::Words::COUNT - 2] = u64::from(protocol) << opt::PROTOCOL | opt::INITIAL;
+        Key { words }
+    }
+
+    /// With transport ports (UDP, TCP, SCTP, DCCP, UDP-Lite: whatever begins with them).
+    #[inline]
+    pub fn with_ports(mut self, src: u16, dst: u16) -> Self {
+        *self.options() |= u64::from(dst) << opt::PORT | opt::HAS_PORTS;
+        self.words.get_mut()[A::Words::COUNT - 1] = u64::from(src) << 48;
+        self
+    }
+
+    /// With TCP's flags: CWR, ECE, URG, ACK, PSH, RST, SYN, FIN from the highest bit down, as in the header.
+    #[inline]
+    pub fn with_tcp_flags(mut self, flags: u8) -> Self {
+        *self.options() |= u64::from(flags) << opt::FLAGS;
+        self
+    }
+
+    /// With an ICMP (ICMPv6) type and code.
+    #[inline]
+    pub fn with_icmp(mut self, kind: u8, code: u8) -> Self {
+        *self.options() |= u64::from(kind) << (opt::PORT + 8) | u64::from(code) << opt::PORT | opt::HAS_ICMP;
+        self
+    }
+
+    /// As a fragment; `first` where it holds the start of the datagram.
+    #[inline]
+    pub fn with_fragment(mut self, first: bool) -> Self {
+        let initial = if first { opt::INITIAL } else { 0 };
+        let options = self.options();
+        *options = *options & !opt::INITIAL | opt::FRAGMENT | initial;
+        self
+    }
+
+    /// With an outer VLAN tag of this id (the low 12 bits count).
+    #[inline]
+    pub fn with_vlan(mut self, id: u16) -> Self {
+        *self.options() |= (u64::from(id & 0xfff) | 1 << 12) << opt::VLAN;
+        self
+    }
+
+    /// With a DSCP (the low 6 bits count).
+    #[inline]
+    pub fn with_dscp(mut self, dscp: u8) -> Self {
+        *self.options() |= u64::from(dscp & 63) << opt::DSCP;
+        self
+    }
+
+    #[inline(always)]
+    fn options(&mut self) -> &mut u64 {
+        &mut self.words.get_mut()[A::Words::COUNT - 2]
+    }
+}
