@@ -18,7 +18,8 @@ use super::routes;
 use super::sample::Rates;
 use crate::dataplane::Dataplane;
 
-/// Connections served at a time; more wait.
+/// Connections served at a time of the Unix socket, and as many of TCP; more wait. Each has its own, so that strangers who
+/// hold TCP connections open, for which no token is needed, do not shut out the operator on the host.
 const MAX_CONNECTIONS: usize = 64;
 /// How long a client may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -119,7 +120,8 @@ async fn serve(listeners: &Listeners, app: Arc<App>, mut stopped: watch::Receive
         Some((tcp, token)) => Some((tokio::net::TcpListener::from_std(tcp.try_clone()?)?, token.clone())),
         None => None,
     };
-    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let unix_permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let tcp_permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let open = routes::router(app.clone());
     let guarded = tcp.as_ref().map(|(_, token)| routes::with_token(routes::router(app.clone()), token));
     let mut sampling = tokio::time::interval(SAMPLING);
@@ -127,10 +129,13 @@ async fn serve(listeners: &Listeners, app: Arc<App>, mut stopped: watch::Receive
         tokio::select! {
             _ = stopped.changed() => break,
             _ = sampling.tick() => app.sample(),
-            (permit, accepted) = accept(&permits, &unix, tcp.as_ref().map(|t| &t.0)) => match (accepted, &guarded) {
-                (Ok(Accepted::Unix(stream)), _) => connection(stream, open.clone(), permit),
-                (Ok(Accepted::Tcp(stream)), Some(router)) => connection(stream, router.clone(), permit),
-                (Ok(Accepted::Tcp(_)), None) => {}
+            (permit, accepted) = admit(&unix_permits, unix.accept()) => match accepted {
+                Ok((stream, _)) => connection(stream, open.clone(), permit),
+                Err(error) => pause_after(error).await,
+            },
+            (permit, accepted) = admit(&tcp_permits, accept_tcp(tcp.as_ref().map(|t| &t.0))) => match (accepted, &guarded) {
+                (Ok(stream), Some(router)) => connection(stream, router.clone(), permit),
+                (Ok(_), None) => {}
                 (Err(error), _) => pause_after(error).await,
             },
         }
@@ -138,29 +143,20 @@ async fn serve(listeners: &Listeners, app: Arc<App>, mut stopped: watch::Receive
     Ok(())
 }
 
-enum Accepted {
-    Unix(tokio::net::UnixStream),
-    Tcp(tokio::net::TcpStream),
+/// The next connection, once there is room for one more.
+async fn admit<T>(
+    permits: &Arc<Semaphore>,
+    accept: impl Future<Output = io::Result<T>>,
+) -> (Option<OwnedSemaphorePermit>, io::Result<T>) {
+    let permit = permits.clone().acquire_owned().await.ok();
+    (permit, accept.await)
 }
 
-/// The next connection, once there is room for one more.
-async fn accept(
-    permits: &Arc<Semaphore>,
-    unix: &tokio::net::UnixListener,
-    tcp: Option<&tokio::net::TcpListener>,
-) -> (Option<OwnedSemaphorePermit>, io::Result<Accepted>) {
-    let permit = permits.clone().acquire_owned().await.ok();
-    let by_tcp = async {
-        match tcp {
-            Some(l) => l.accept().await,
-            None => std::future::pending().await,
-        }
-    };
-    let accepted = tokio::select! {
-        unix = unix.accept() => unix.map(|(stream, _)| Accepted::Unix(stream)),
-        tcp = by_tcp => tcp.map(|(stream, _)| Accepted::Tcp(stream)),
-    };
-    (permit, accepted)
+async fn accept_tcp(listener: Option<&tokio::net::TcpListener>) -> io::Result<tokio::net::TcpStream> {
+    match listener {
+        Some(l) => l.accept().await.map(|(stream, _)| stream),
+        None => std::future::pending().await,
+    }
 }
 
 /// Out of file descriptors, mostly: accepting again at once would spin.

@@ -297,15 +297,31 @@ fn what_is_not_a_socket_is_left_alone() {
     assert_eq!(std::fs::read_to_string(path).unwrap(), "data");
 }
 
+/// Serves TCP too, on a port of this host that is free now.
+fn with_tcp(spec: &mut ApiSpec, dir: &std::path::Path) {
+    let token = dir.join("token");
+    std::fs::write(&token, "0123456789abcdef\n").unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    spec.listen = Some((free, token));
+}
+
+#[test]
+fn strangers_on_tcp_do_not_keep_the_socket_busy() {
+    let api = Api::start_with(with_tcp);
+    let address = api.spec.listen.as_ref().unwrap().0;
+    let mut slow: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).unwrap()).collect();
+    slow.iter_mut().for_each(|s| s.write_all(b"GET /v1/po").unwrap());
+    let start = Instant::now();
+    for _ in 0..70 {
+        assert_eq!(api.client().get::<show::Ports>("/v1/ports").unwrap().ports.len(), 2);
+    }
+    // Well under the time after which the first of the slow ones is cut off.
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+}
+
 #[test]
 fn tcp_needs_the_token() {
-    let api = Api::start_with(|spec, dir| {
-        let token = dir.join("token");
-        std::fs::write(&token, "0123456789abcdef\n").unwrap();
-        // A port of this host that is free now.
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        spec.listen = Some((free, token));
-    });
+    let api = Api::start_with(with_tcp);
     let address = api.spec.listen.as_ref().unwrap().0;
     let ask = |authorization: &str| {
         let mut stream = TcpStream::connect(address).unwrap();

@@ -15,13 +15,17 @@ use super::problem::{Problem, suggest};
 pub(super) struct Source<'a> {
     name: &'a str,
     text: &'a str,
+    /// Where each line begins: places are asked for once per item and problem, in files of up to 16 MiB.
+    lines: Vec<usize>,
     problems: RefCell<Vec<Problem>>,
     warnings: RefCell<Vec<Problem>>,
 }
 
 impl<'a> Source<'a> {
     pub(super) fn new(name: &'a str, text: &'a str) -> Self {
-        Source { name, text, problems: RefCell::default(), warnings: RefCell::default() }
+        let ends = text.bytes().enumerate().filter(|(_, b)| *b == b'\n');
+        let lines = std::iter::once(0).chain(ends.map(|(i, _)| i + 1)).collect();
+        Source { name, text, lines, problems: RefCell::default(), warnings: RefCell::default() }
     }
 
     /// Line of an offset, counted from 1.
@@ -69,10 +73,11 @@ impl<'a> Source<'a> {
     }
 
     fn place(&self, at: usize) -> (u64, u64) {
-        let before = self.text.get(..at.min(self.text.len())).unwrap_or_default();
-        let line = before.bytes().filter(|b| *b == b'\n').count() + 1;
-        let start = before.rfind('\n').map_or(0, |n| n + 1);
-        (line as u64, before[start..].chars().count() as u64 + 1)
+        let at = at.min(self.text.len());
+        let line = self.lines.partition_point(|start| *start <= at);
+        let start = line.checked_sub(1).and_then(|i| self.lines.get(i)).copied().unwrap_or_default();
+        let before = self.text.get(start..at).unwrap_or_default();
+        (line as u64, before.chars().count() as u64 + 1)
     }
 }
 

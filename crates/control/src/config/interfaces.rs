@@ -161,22 +161,25 @@ fn usable(net: IpNet) -> Result<(), String> {
 }
 
 fn clashes(new: &Interface, old: &Interface, source: &Source<'_>) {
-    let line = source.line(old.at);
-    let first = format!("interface \"{}\" (line {line})", old.spec.name);
+    // Made for problems only: every pair of interfaces comes by here.
+    let first = || format!("interface \"{}\" (line {})", old.spec.name, source.line(old.at));
     if let (Some(a), Some(b)) = (&new.name, &old.name)
         && a.value == b.value
     {
-        a.problem(source, format!("the name of {first} again: expected another"));
+        a.problem(source, format!("the name of {} again: expected another", first()));
     }
-    let place = |i: &InterfaceSpec| (i.port.clone(), i.vlan, i.inner_vlan);
-    if new.placed && old.placed && place(&new.spec) == place(&old.spec) {
+    let same_place = |a: &InterfaceSpec, b: &InterfaceSpec| {
+        (a.vlan, a.inner_vlan) == (b.vlan, b.inner_vlan) && a.port == b.port
+    };
+    if new.placed && old.placed && same_place(&new.spec, &old.spec) {
         let vlan = match (new.spec.vlan, new.spec.inner_vlan) {
             (Some(v), Some(i)) => format!("VLAN {v}.{i}"),
             (Some(v), None) => format!("VLAN {v}"),
             _ => "the untagged frames".into(),
         };
         let message = format!(
-            "{first} already has {vlan} of port \"{}\": expected another VLAN or port",
+            "{} already has {vlan} of port \"{}\": expected another VLAN or port",
+            first(),
             new.spec.port
         );
         source.problem(new.at, &new.key, message);
@@ -190,12 +193,15 @@ fn clashes(new: &Interface, old: &Interface, source: &Source<'_>) {
             if a.value.addr() == b.value.addr() {
                 a.problem(
                     source,
-                    format!("{} is an address of {first} already: expected another", a.value.addr()),
+                    format!("{} is an address of {} already: expected another", a.value.addr(), first()),
                 );
             } else if lower.contains(&upper) || upper.contains(&lower) {
                 a.warning(
                     source,
-                    format!("{lower} overlaps {upper} of {first}: the longer prefix wins, then the first"),
+                    format!(
+                        "{lower} overlaps {upper} of {}: the longer prefix wins, then the first",
+                        first()
+                    ),
                 );
             }
         }
