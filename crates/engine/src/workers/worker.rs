@@ -1,8 +1,8 @@
 //! The worker: one thread that polls its receive queues and takes every packet through the graph to transmission.
 //!
-//! One loop is: commands → for each receive queue a burst (spread, graph) → what other workers handed over → transmit
-//! flush → quiescent point → timers (about every millisecond) → rest, if nothing came. Between two loops a worker holds
-//! no packet except those that nodes keep on purpose.
+//! One loop is: commands → for each receive queue a burst (spread, graph, transmit) → what other workers handed over →
+//! transmit flush → quiescent point → timers (about every millisecond) → rest, if nothing came. Between two loops a worker
+//! holds no packet except those that nodes keep on purpose.
 
 use std::sync::Arc;
 use std::thread;
@@ -118,6 +118,8 @@ impl<P> Default for State<P> {
 }
 
 impl<P: Packet> Pass<P> {
+    /// Takes a burst through the graph and sends what came of it at once: the next burst then finds the same buffers free
+    /// again, still in the first-level cache.
     #[inline]
     fn run(&mut self, now: u64, batch: &mut Box<Batch<P>>) {
         let mut cx = Cx {
@@ -128,6 +130,7 @@ impl<P: Packet> Pass<P> {
             tx: &mut self.tx,
         };
         self.graph.run(&mut cx, batch);
+        self.tx.flush(&self.counters);
     }
 
     fn tick(&mut self, now: u64, also: Option<&mut OnTick<P>>) {

@@ -39,7 +39,7 @@ use std::sync::{Arc, atomic::AtomicU32};
 
 pub use kernel::Kernel;
 pub(crate) use portable::{finish, lookup as lookup_portable};
-pub(crate) use record::{INDEX, PLAIN_LEVELS, RECORD, SKIPPING};
+pub(crate) use record::{PLAIN_LEVELS, RECORD, SKIPPING};
 
 /// The IPv6 table's writing side.
 pub struct Ip6Fib {

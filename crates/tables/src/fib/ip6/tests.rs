@@ -44,6 +44,23 @@ fn an_empty_table_and_a_default_route() {
 }
 
 #[test]
+fn batches_of_every_length_get_every_answer() {
+    let mut fib = table();
+    let routes: Routes<u128> =
+        (0..200u128).map(|i| (Prefix::new(addr("2600::") | i << 84, 44).unwrap(), 1 + i as u32)).collect();
+    fib.load(routes.iter().copied()).unwrap();
+    let addrs: Vec<u128> = routes.iter().map(|(p, _)| p.first() | 7).collect();
+    for kernel in Kernel::available() {
+        let reader = fib.reader().with_kernel(kernel);
+        for n in 0..=addrs.len() {
+            let mut out = vec![u32::MAX; n];
+            reader.lookup_batch(&addrs[..n], &mut out);
+            assert!(out.iter().copied().eq(1..=n as u32), "{} {n}", kernel.name());
+        }
+    }
+}
+
+#[test]
 fn the_addresses_a_router_has_besides_the_internet() {
     let mut fib = table();
     let mut model = Model::new();

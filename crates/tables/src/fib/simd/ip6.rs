@@ -2,12 +2,12 @@
 
 #![allow(clippy::needless_range_loop, reason = "a group is the same place in several arrays and in a mask")]
 
-use crate::fib::{NextHopId, ip6::Shared, ip6::lookup_portable};
+use crate::fib::{NO_ROUTE, NextHopId, ip6::Shared, ip6::lookup_portable};
 
 #[cfg(target_arch = "x86_64")]
 use crate::fib::{
-    arena::GUARD,
-    ip6::{INDEX, PLAIN_LEVELS, RECORD, SKIPPING, finish},
+    arena::index_mask,
+    ip6::{PLAIN_LEVELS, RECORD, SKIPPING, finish},
 };
 #[cfg(target_arch = "x86_64")]
 use std::{
@@ -17,6 +17,11 @@ use std::{
 
 /// Addresses that descend together.
 const LANES: usize = 64;
+
+/// From so many addresses on, a descent of all lanes with the rest of them idle (they repeat the first address, whose way
+/// is in the cache) is faster than the portable code.
+#[cfg(target_arch = "x86_64")]
+const WORTHWHILE: usize = 12;
 
 /// Vectors of them.
 #[cfg(target_arch = "x86_64")]
@@ -59,7 +64,17 @@ pub(crate) fn lookup<const GATHER_ALL: bool>(shared: &Shared, addrs: &[u128], ou
         // SAFETY: the CPU has the features (checked above); both slices hold LANES elements.
         unsafe { lookup_64::<GATHER_ALL>(shared, addrs, out) };
     }
-    lookup_portable(shared, &addrs[whole..n], &mut out[whole..n]);
+    let (addrs, out) = (&addrs[whole..n], &mut out[whole..n]);
+    #[cfg(target_arch = "x86_64")]
+    if out.len() >= WORTHWHILE && is_available() {
+        let mut padded = ([addrs[0]; LANES], [NO_ROUTE; LANES]);
+        padded.0[..addrs.len()].copy_from_slice(addrs);
+        // SAFETY: as above.
+        unsafe { lookup_64::<GATHER_ALL>(shared, &padded.0, &mut padded.1) };
+        out.copy_from_slice(&padded.1[..out.len()]);
+        return;
+    }
+    lookup_portable(shared, addrs, out);
 }
 
 /// Lanes of items and of the address bits they have not used yet.
@@ -143,12 +158,11 @@ fn plain(items: __m512i) -> u8 {
     _mm512_cmpeq_epi64_mask(kind, _mm512_set1_epi64(RECORD.into()))
 }
 
-/// Where records of a group are, clamped so that [`GUARD`] words follow.
+/// Where records of a group are, masked so that [`GUARD`](crate::fib::arena::GUARD) words follow.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 fn places(view: &[AtomicU64], items: __m512i) -> __m512i {
-    let limit = _mm512_set1_epi64(view.len().saturating_sub(GUARD) as i64);
-    _mm512_min_epu64(_mm512_and_si512(items, _mm512_set1_epi64(INDEX.into())), limit)
+    _mm512_and_si512(items, _mm512_set1_epi64(index_mask(view).into()))
 }
 
 /// Loads `base[at]` for the lanes of `mask` into `found`; the others keep what they have.
@@ -306,9 +320,11 @@ unsafe fn one_by_one(view: &[AtomicU64], keys: &[__m512i; GROUPS], items: &mut [
         unsafe { _mm512_storeu_si512(rest.as_mut_ptr().add(8 * g).cast(), keys) };
     }
     let base = view.as_ptr().cast::<u64>();
-    let limit = view.len().saturating_sub(GUARD);
+    let mask = index_mask(view);
     let mut now = active;
-    for _ in 0..PLAIN_LEVELS {
+    // All lanes are at the same level: no key needs to be shifted and stored, the place of the cell's bits moves.
+    for level in 0..PLAIN_LEVELS as u32 {
+        let shift = 58u32.saturating_sub(6 * level);
         // A set of bits, not a list that is written as lanes end: where the next store goes must not depend on what the
         // last load brings, or lanes wait for each other.
         let mut then = 0;
@@ -316,18 +332,18 @@ unsafe fn one_by_one(view: &[AtomicU64], keys: &[__m512i; GROUPS], items: &mut [
             let lane = now.trailing_zeros();
             now &= now - 1;
             let i = lane as usize % LANES;
-            let at = ((items[i] & INDEX) as usize).min(limit);
-            let key = rest[i];
-            rest[i] = key << 6;
+            let at = (items[i] & mask) as usize;
+            let cell = rest[i] >> shift;
             // SAFETY: as in `level`. Loads of words and half words that the writer stores atomically: plain aligned
             // loads are atomic on this CPU, and what is loaded second is found through what is loaded first.
             let next = unsafe {
                 let change = base.add(at).read_volatile();
-                let rank = (change << (63 - (key >> 58))).count_ones() as usize;
+                let rank = (change << (!cell & 63)).count_ones() as usize;
                 base.add(at).cast::<u32>().add(rank + 1).read_volatile()
             };
             items[i] = next;
-            then |= u64::from(next & (RECORD | SKIPPING) == RECORD) << lane;
+            // A plain record's item: the top bits are 10, which no other signed number is as small as.
+            then |= u64::from((next as i32) < (RECORD | SKIPPING) as i32) << lane;
         }
         if then == 0 {
             return;
