@@ -252,7 +252,7 @@ trait AnyNode<P: Packet>: Send {
     fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, exits: &mut ExitBuffer<P>);
     fn tick(&mut self, cx: &mut Cx<'_, P>, exits: &mut ExitBuffer<P>);
     fn wants_tick(&self) -> bool;
-    fn is_due(&self) -> bool;
+    fn is_due(&self, now: u64) -> bool;
     fn stop(&mut self, cx: &mut Cx<'_, P>);
     fn trace(&self, packet: &P, f: &mut dyn std::fmt::Write) -> std::fmt::Result;
 }
@@ -267,8 +267,8 @@ impl<P: Packet, N: Node<P>> AnyNode<P> for N {
     fn wants_tick(&self) -> bool {
         Node::wants_tick(self)
     }
-    fn is_due(&self) -> bool {
-        Node::is_due(self)
+    fn is_due(&self, now: u64) -> bool {
+        Node::is_due(self, now)
     }
     fn stop(&mut self, cx: &mut Cx<'_, P>) {
         Node::stop(self, cx);
@@ -300,7 +300,7 @@ impl<P: Packet> Graph<P> {
     pub fn run(&mut self, cx: &mut Cx<'_, P>, batch: &mut Box<Batch<P>>) {
         for at in 0..self.tickers.len() {
             let i = self.tickers[at];
-            if self.slots[i].node.is_due() {
+            if self.slots[i].node.is_due(cx.now) {
                 self.let_go(i, cx);
             }
         }
@@ -337,7 +337,7 @@ impl<P: Packet> Graph<P> {
             self.tracing |= self.exits.emitted.iter().any(|(p, _)| p.trace_id() != 0);
             self.dispatch_emitted(i, cx);
             self.drain(cx);
-            if !self.slots[i].node.is_due() {
+            if !self.slots[i].node.is_due(cx.now) {
                 return;
             }
         }

@@ -93,7 +93,7 @@ pub trait Node<P: Packet>: Send + 'static {
 
     /// Whether [`tick`](Self::tick) should run before the next batch enters the graph: for a node that has packets to
     /// let go which those of the batch must not overtake. Asked before every batch, so it must be cheap.
-    fn is_due(&self) -> bool {
+    fn is_due(&self, _now: u64) -> bool {
         false
     }
 

@@ -186,6 +186,7 @@ fn packets_that_waited_are_not_overtaken() {
     for (a, n) in [("10.0.1.50", 0x50), ("10.0.1.51", 0x51), ("10.0.1.52", 0x52)] {
         bed.resolved(a, 1, ip(a), Some([2, 0, 0, 0, 0, n])).unwrap();
     }
+    bed.now += 1_000_000;
     let next = PER_NEIGHBOR as u16;
     let sent = bed.receive(0, ["10.0.1.50", "10.0.1.51", "10.0.1.52"].map(|a| udp4(a, next)));
     for n in [0x50, 0x51, 0x52] {

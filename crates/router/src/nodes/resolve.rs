@@ -59,6 +59,10 @@ impl Default for HoldLimits {
 /// 2.3.2.1, RFC 4861 RETRANS_TIMER).
 pub const RETRY: u64 = 1_000_000_000;
 
+/// Nanoseconds per waiting neighbour between two looks out of turn: some ten times what a look takes, so that changes of
+/// routes that never end cannot keep a worker busy with looking.
+const REST: u64 = 1000;
+
 /// How many such times packets wait for a neighbour that control says nothing about (RFC 4861 MAX_MULTICAST_SOLICIT).
 pub const TRIES: u32 = 3;
 
@@ -75,8 +79,9 @@ pub struct Resolve<P, R4, R6> {
     held: usize,
     /// Whether packets whose fate is decided are still here.
     leaving: bool,
-    /// Generation of the next-hop table at the last look.
+    /// Generation of the tables at the last look, and when that was.
     generation: u64,
+    looked_at: u64,
 }
 
 /// A neighbour: where it should be, and its address.
@@ -105,7 +110,7 @@ impl<P: Packet, R4: Lookup<u32>, R6: Lookup<u128>> Resolve<P, R4, R6> {
         let generation = plane.next_hops.generation();
         // With room for twice as many the map clears away the marks of what was removed in place, instead of growing.
         let waiting = HashMap::with_capacity_and_hasher(2 * limits.neighbors, BuildHasherDefault::default());
-        Resolve { plane, seed, events, limits, waiting, held: 0, leaving: false, generation }
+        Resolve { plane, seed, events, limits, waiting, held: 0, leaving: false, generation, looked_at: 0 }
     }
 
     /// The neighbour that the lookup found missing.
@@ -241,6 +246,7 @@ where
         }
         let generation = self.plane.next_hops.generation();
         let changed = std::mem::replace(&mut self.generation, generation) != generation;
+        self.looked_at = cx.now;
         for (key, queue) in self.waiting.iter_mut().filter(|(_, q)| q.fate.is_none()) {
             let Some(first) = queue.packets.first() else { continue };
             if changed && !Self::must_wait(&self.plane, self.seed, first, key) {
@@ -259,8 +265,12 @@ where
         self.release(cx, out);
     }
 
-    fn is_due(&self) -> bool {
-        !self.waiting.is_empty() && (self.leaving || self.plane.next_hops.generation() != self.generation)
+    fn is_due(&self, now: u64) -> bool {
+        if self.waiting.is_empty() {
+            return false;
+        }
+        let rested = now.saturating_sub(self.looked_at) >= REST * self.waiting.len() as u64;
+        self.leaving || rested && self.plane.next_hops.generation() != self.generation
     }
 
     fn wants_tick(&self) -> bool {
