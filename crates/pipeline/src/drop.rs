@@ -58,6 +58,10 @@ drop_reasons! {
     Ip4BadTotalLength = "ip4_bad_total_length",
     /// The IPv4 header checksum is wrong.
     Ip4BadChecksum = "ip4_bad_checksum",
+    /// An IPv4 option has an impossible length or pointer, or runs past the header.
+    Ip4BadOptions = "ip4_bad_options",
+    /// The IPv4 packet has a source route, by which senders get round filters: refused, as RFC 7126 advises.
+    Ip4SourceRoute = "ip4_source_route",
     /// The IPv4 source address can never be a sender (multicast, broadcast, loopback, or 0/8 in transit).
     Ip4BadSource = "ip4_bad_source",
     /// The IPv4 destination may not be forwarded (loopback, 0/8, or reserved 240/4).

@@ -147,8 +147,8 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
 
     let dpdk = dpdk::read(dpdk, source, host, &workers, &ports);
     let net = resolve::Network::new(&interfaces);
-    let neighbors = neighbors::read(raw_neighbors, source, &net);
     let (mut routes, net) = routes::read(raw_routes, source, net);
+    let neighbors = neighbors::read(raw_neighbors, source, &net);
     ribs::read(raw_ribs, source, &net, open, &mut routes);
     Config {
         api: api::read(api, source, &dpdk.file_prefix),

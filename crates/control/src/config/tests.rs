@@ -425,6 +425,10 @@ const ERRORS: &[(&str, &str)] = &[
         "[[route]]\nprefix = \"224.0.0.0/4\"\nvia = \"10.0.0.2\"",
         "t.toml:26:10: route[0].prefix: 224.0.0.0/4 is multicast: expected a unicast prefix",
     ),
+    (
+        "[[route]]\nprefix = \"10.1.0.0/16\"\nvia = { gateway = \"10.0.0.255\", interface = \"lan0\" }",
+        "t.toml:27:7: route[0].via: the gateway 10.0.0.255 is the network or broadcast address of 10.0.0.0/24: expected a host",
+    ),
     // neighbours
     (
         "[[neighbor]]\ninterface = \"lan0\"\naddress = \"10.7.0.1\"\nmac = \"02:00:00:00:00:02\"",
@@ -570,6 +574,32 @@ via = "2001:db8:f::2"
     assert_eq!(paths(0), [("203.0.113.7".into(), 1)]);
     assert_eq!(paths(1), [("198.18.0.2".into(), 2), ("10.0.0.2".into(), 1)]);
     assert_eq!(paths(2), [("2001:db8:f::2".into(), 1)]);
+}
+
+/// Four levels of routes over 64 gateways each: followed one by one they are 16 million ways.
+#[test]
+fn gateways_behind_many_paths_over_many_levels_are_followed_once() {
+    let mut text = String::new();
+    for level in 0..4 {
+        let on = |n: usize| {
+            if level == 3 { format!("\"10.0.0.{}\"", n + 2) } else { format!("\"100.{}.0.{n}\"", level + 1) }
+        };
+        let via: Vec<_> = (0..64).map(on).collect();
+        text += &format!("[[route]]\nprefix = \"100.{level}.0.0/16\"\nvia = [{}]\n", via.join(", "));
+    }
+    text += "[[route]]\nprefix = \"20.0.0.0/8\"\nvia = \"100.0.0.1\"\n";
+    assert_eq!(good(&with(&text)).desired.routes.len(), 5);
+}
+
+#[test]
+fn a_neighbour_may_be_where_a_route_by_an_interface_says() {
+    let neighbor = |a: &str| {
+        let route = "[[route]]\nprefix = \"198.51.100.0/24\"\nvia = { interface = \"lan0\" }\n";
+        let mac = "mac = \"02:00:00:00:00:02\"";
+        with(&format!("{route}[[neighbor]]\ninterface = \"lan0\"\naddress = \"{a}\"\n{mac}\n"))
+    };
+    assert_eq!(good(&neighbor("198.51.100.7")).desired.neighbors.len(), 1);
+    assert!(bad(&neighbor("198.51.101.7"))[0].contains("is on no network of interface \"lan0\""));
 }
 
 #[test]

@@ -75,11 +75,11 @@ where
         events: Events { arp, nd, resolve },
     })?;
     let (probes, mut probes_rx) = RingBuffer::<Probe>::new(PROBES);
-    let mut interfaces = parts.plane.interfaces.clone();
+    let (mut interfaces, next_hops) = (parts.plane.interfaces.clone(), parts.plane.next_hops.clone());
     let on_tick = move |cx: &mut Cx<'_, P>| {
         for _ in 0..PROBES_PER_TICK {
             let Ok(probe) = probes_rx.pop() else { break };
-            solicit::send(cx, interfaces.get(), &probe);
+            solicit::send(cx, interfaces.get(), &next_hops, &probe);
         }
     };
     let line = RouterLine { events: [resolve_rx, arp_rx, nd_rx], probes, lost };

@@ -94,11 +94,10 @@ impl RouterHalf {
     /// A port's link went up or down: so do its interfaces.
     pub(super) fn set_link(&mut self, now: u64, port: PortId, up: bool) {
         let of = self.router.interfaces().iter().filter(|(_, i)| i.port == port).map(|(i, _)| i);
-        for index in of.collect::<Vec<IfIndex>>() {
-            let admin = self.admin_up.get(usize::from(index)).copied().unwrap_or(true);
-            // An interface that exists can always change state; what is full stays full.
-            let _ = self.router.set_link(now, index, up && admin);
-        }
+        let admin = |index: &IfIndex| self.admin_up.get(usize::from(*index)).copied().unwrap_or(true);
+        let states: Vec<(IfIndex, bool)> = of.map(|index| (index, up && admin(&index))).collect();
+        // Interfaces that exist can always change state; what is full stays full.
+        let _ = self.router.set_links(now, states);
     }
 
     /// Events that workers could not deliver and probes that they could not take: neighbour resolution asks again.
