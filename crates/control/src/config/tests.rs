@@ -236,6 +236,34 @@ const ERRORS: &[(&str, &str)] = &[
         "[dpdk]\neal_args = [\"--no-huge\"]",
         "t.toml:26:13: dpdk.eal_args[0]: --no-huge is set by the program: expected the key `dpdk.memory` instead",
     ),
+    (
+        "[dpdk]\neal_args = [\"-l0-3\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: -l is set by the program: expected the key `worker.cpu` instead",
+    ),
+    (
+        "[dpdk]\neal_args = [\"-vm512\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: -m is set by the program: expected the key `dpdk.memory_mb` instead",
+    ),
+    (
+        "[dpdk]\neal_args = [\"--lcore=0@1\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: --lcores is set by the program: expected the key `worker.cpu` instead",
+    ),
+    (
+        "[dpdk]\neal_args = [\"--file-pre=x\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: --file-prefix is set by the program: expected the key `dpdk.file_prefix` instead",
+    ),
+    (
+        "[dpdk]\neal_args = [\"--log-levle=7\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: DPDK has no argument \"--log-levle\": did you mean \"--log-level\"?",
+    ),
+    (
+        "[dpdk]\neal_args = [\"--help\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: DPDK has no argument \"--help\": expected one such as \"--log-level=lib.eal:debug\"",
+    ),
+    (
+        "[dpdk]\neal_args = [\"--log-level=7\", \"8\"]",
+        "t.toml:26:30: dpdk.eal_args[1]: DPDK has no argument \"8\": expected one such as \"--log-level=lib.eal:debug\"",
+    ),
     // workers
     (
         "[[worker]]\ncpu = 1",
@@ -266,6 +294,14 @@ const ERRORS: &[(&str, &str)] = &[
     (
         "[[port]]\nname = \"x\"\ndevice = \"net_null0,size=64\"",
         "t.toml:27:10: port[2].device: the device of port \"wan\" (line 6) again: expected another device",
+    ),
+    (
+        "[[port]]\nname = \"x\"\ndevice = \"net_af_paket0,iface=eth0\"",
+        "t.toml:27:10: port[2].device: DPDK has no driver \"net_af_paket\": did you mean \"net_af_packet\"?",
+    ),
+    (
+        "[[port]]\nname = \"x\"\ndevice = \"+1:00.0\"",
+        "t.toml:27:10: port[2].device: found \"+1:00.0\": expected a PCI address such as 0000:01:00.0, or a virtual device such as net_af_packet0,iface=eth0",
     ),
     (
         "[[port]]\nname = \"wan\"\ndevice = \"net_null5\"",
@@ -375,6 +411,10 @@ const ERRORS: &[(&str, &str)] = &[
     ),
     (
         "[[route]]\nprefix = \"10.1.0.0/16\"\nvia = \"10.0.0.255\"",
+        "t.toml:27:7: route[0].via: the gateway 10.0.0.255 is the network or broadcast address of 10.0.0.0/24: expected a host",
+    ),
+    (
+        "[[route]]\nprefix = \"10.1.0.0/16\"\nvia = { gateway = \"10.0.0.255\", interface = \"lan0\" }",
         "t.toml:27:7: route[0].via: the gateway 10.0.0.255 is the network or broadcast address of 10.0.0.0/24: expected a host",
     ),
     (
@@ -520,6 +560,61 @@ fn the_same_linux_interface_twice_is_the_same_port_twice() {
     );
     let pci = |n: u8, d: &str| format!("[[port]]\nname = \"p{n}\"\ndevice = \"{d}\"\n");
     assert_eq!(bad(&with(&(pci(0, "01:00.0") + &pci(1, "0000:01:00.0,x=1")))).len(), 1);
+}
+
+#[test]
+fn pci_addresses_arrive_in_full_and_own_drivers_may_have_any_name() {
+    let d = good(&with("[[port]]\nname = \"p\"\ndevice = \"C1:00.0,x=Y\"")).desired;
+    assert_eq!((d.ports[2].device.as_str(), d.dpdk.pci), ("0000:c1:00.0,x=Y", true));
+    let own = "[[port]]\nname = \"p\"\ndevice = \"net_mine0\"\n[dpdk]\neal_args = [\"-d\", \"/opt/mine.so\", \"-n\", \"4\"]";
+    let d = good(&with(own)).desired;
+    assert_eq!((d.ports[2].device.as_str(), d.dpdk.eal_args.len()), ("net_mine0", 4));
+}
+
+#[test]
+fn a_small_link_warns_of_what_ipv6_loses_there() {
+    let config = good(&with("[[interface]]\nname = \"i\"\nport = \"lan\"\nvlan = 9\nmtu = 576\n"));
+    let found: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        found,
+        [
+            "t.toml:29:7: interface[2].mtu: IPv6 needs an MTU of 1280 (RFC 8200), this link has 576: IPv6 packets that are larger are lost, as hosts ignore what they are told about smaller links"
+        ]
+    );
+}
+
+#[test]
+fn gateways_behind_many_paths_are_followed_once_each() {
+    let list = |net: &str| (1..=64).map(|i| format!("\"{net}.{i}\"")).collect::<Vec<_>>().join(", ");
+    let route = |i: usize, via: &str| format!("[[route]]\nprefix = \"10.{i}.0.0/16\"\nvia = [{via}]\n");
+    let text: String = (1..=4).map(|i| route(i, &list(&format!("10.{}.0", i - 1)))).collect();
+    let start = std::time::Instant::now();
+    // The first one's gateways include the router's own address, which no route may have: a host instead.
+    let text = with(&text.replacen("\"10.0.0.1\"", "\"10.0.0.99\"", 1));
+    assert_eq!(good(&text).desired.routes.len(), 4);
+    assert!(start.elapsed().as_secs() < 2, "{:?}", start.elapsed());
+    let more = route(5, "\"10.4.0.1\"") + &route(6, "\"10.5.0.1\"");
+    let found = bad(&(text + &more));
+    assert!(found[0].contains("needs more than 4 static routes"), "{found:?}");
+}
+
+#[test]
+fn a_table_with_more_next_hops_than_can_be_forwarded_by_is_refused_by_check() {
+    let lines: String = (0..66_000u32)
+        .map(|i| {
+            let address = |base: u32| std::net::Ipv4Addr::from_bits(base + i);
+            format!("{}/32 {}\n", address(0x6440_0000), address(0x0b00_0001))
+        })
+        .collect();
+    let open = move |_: &Path| -> io::Result<Box<dyn Read>> { Ok(Box::new(io::Cursor::new(lines.clone()))) };
+    let text = with(
+        "[[interface]]\nname = \"i\"\nport = \"lan\"\nvlan = 9\naddresses = [\"11.255.255.1/8\"]\n[[rib]]\nfile = \"t\"",
+    );
+    let report = parse("t.toml", &text, &host(), &open).unwrap_err();
+    assert_eq!(
+        report.to_string(),
+        "t.toml:30:1: rib: the IPv4 routes have 66000 distinct sets of next hops: expected at most 65532, the most that a forwarding table tells apart"
+    );
 }
 
 #[test]
