@@ -189,6 +189,7 @@ fn family4(
         let make = || Ok(ip4::Ip4Fib::new(&Domain::new())?);
         wrong += fib_updates::measure(&mut ours, &domain, routes, &prefix, effort, report, &make)?;
         if real {
+            fib_updates::build_targets(4, &prefix, report);
             fib_updates::targets4(&prefix, report);
         }
         if !effort.quick {
@@ -246,6 +247,7 @@ fn family6(
     if !args.lookups_only {
         let make = || Ok(ip6::Ip6Fib::new(&Domain::new())?);
         wrong += fib_updates::measure(&mut ours, &domain, routes, &prefix, effort, report, &make)?;
+        fib_updates::build_targets(6, &prefix, report);
         if !effort.quick {
             wrong += big::<u128, ip6::Ip6Fib>(routes, 1_000_000, effort, report, &make)?;
         }

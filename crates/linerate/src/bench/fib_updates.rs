@@ -42,16 +42,18 @@ pub(super) fn measure<A: Drawn, F: Fib<A>>(
     Ok(wrong)
 }
 
-/// The bars for updates and builds of the IPv4 table.
-pub(super) fn targets4(prefix: &str, report: &mut Report) {
-    let worst_load = report.value(&format!("{prefix}.load.worst"));
-    report.target("IPv4 load, slowest order", worst_load, 0.5, false, "s");
-    let worst = report.value(&format!("{prefix}.insert.worst"));
-    report.target("IPv4 single inserts, slowest order", worst, 0.5, false, "s");
-    for kind in ["load", "insert"] {
+/// The bars for building a table of either family.
+pub(super) fn build_targets(family: u8, prefix: &str, report: &mut Report) {
+    for (kind, what) in [("load", "load"), ("insert", "single inserts")] {
+        let worst = report.value(&format!("{prefix}.{kind}.worst"));
+        report.target(&format!("IPv{family} {what}, slowest order"), worst, 0.5, false, "s");
         let spread = report.value(&format!("{prefix}.{kind}.spread"));
-        report.target(&format!("IPv4 {kind}, slowest order over fastest"), spread, 2.0, false, "x");
+        report.target(&format!("IPv{family} {what}, slowest order over fastest"), spread, 2.0, false, "x");
     }
+}
+
+/// The bars for updates of the IPv4 table.
+pub(super) fn targets4(prefix: &str, report: &mut Report) {
     let rate = report.value(&format!("{prefix}.update.rate"));
     report.target("IPv4 single updates", rate, 500_000.0, true, "/s");
     for (what, id, bar) in [
@@ -64,6 +66,33 @@ pub(super) fn targets4(prefix: &str, report: &mut Report) {
     }
 }
 
+/// The same routes in orders that differ in what they do to a table: along the addresses, across them, covering routes
+/// before or after what they cover.
+fn orders<A: Drawn>(routes: &Routes<A>) -> Vec<(&'static str, Routes<A>)> {
+    let mut sorted = routes.clone();
+    sorted.sort_by_key(|&(p, _)| p);
+    let mut shuffled = sorted.clone();
+    Rng(0x0bde).shuffle(&mut shuffled);
+    let by = |from: &Routes<A>, key: fn(&(Prefix<A>, u32)) -> i64| {
+        let mut routes = from.clone();
+        routes.sort_by_key(key);
+        routes
+    };
+    let shorter = |(p, _): &(Prefix<A>, u32)| i64::from(p.len());
+    let longer = |(p, _): &(Prefix<A>, u32)| -i64::from(p.len());
+    vec![
+        ("descending", sorted.iter().rev().copied().collect()),
+        ("shortest_first_sorted", by(&sorted, shorter)),
+        ("longest_first_sorted", by(&sorted, longer)),
+        ("by_next_hop", by(&sorted, |&(_, nh)| nh.into())),
+        ("shortest_first", by(&shuffled, shorter)),
+        ("longest_first", by(&shuffled, longer)),
+        ("sorted", sorted),
+        ("shuffled", shuffled),
+    ]
+}
+
+/// Builds in every order, all orders in turn in every round; a figure is the median of its order's rounds.
 fn builds<A: Drawn, F: Fib<A>>(
     routes: &Routes<A>,
     prefix: &str,
@@ -71,22 +100,14 @@ fn builds<A: Drawn, F: Fib<A>>(
     report: &mut Report,
     make: &dyn Fn() -> Result<F>,
 ) -> Result<usize> {
-    let mut orders = vec![("sorted", routes.clone())];
-    let mut shuffled = routes.clone();
-    Rng(0x0bde).shuffle(&mut shuffled);
-    let mut shortest = shuffled.clone();
-    shortest.sort_by_key(|(p, _)| p.len());
-    let mut longest = shuffled.clone();
-    longest.sort_by_key(|(p, _)| std::cmp::Reverse(p.len()));
-    orders.extend([("shuffled", shuffled), ("shortest_first", shortest), ("longest_first", longest)]);
-    let rounds = if effort.quick { 1 } else { effort.rounds.min(3) };
+    let orders = orders(routes);
+    let rounds = effort.rounds.clamp(3, 5);
     let oracle = Oracle::new(routes.iter().copied());
     let mut wrong = 0;
     for kind in ["load", "insert"] {
-        let mut medians = Vec::new();
-        for (order, routes) in &orders {
-            let mut runs = Vec::new();
-            for _ in 0..rounds {
+        let mut runs = vec![Vec::new(); orders.len()];
+        for round in 0..rounds {
+            for ((_, routes), runs) in orders.iter().zip(&mut runs) {
                 let mut fib = make()?;
                 let (ns, built) = timed(|| match kind {
                     "load" => fib.load(routes.iter().copied()),
@@ -94,14 +115,18 @@ fn builds<A: Drawn, F: Fib<A>>(
                 });
                 built.context("building the table")?;
                 runs.push(ns / 1e9);
-                if runs.len() == rounds {
+                if round == 0 {
                     wrong += mistakes(&fib.reader(), &oracle);
                 }
             }
-            let figure = Measured::new(format!("{prefix}.{kind}.{order}"), "s", &runs);
-            medians.push(figure.value);
-            report.results.push(figure);
         }
+        let figures: Vec<Measured> = orders
+            .iter()
+            .zip(&runs)
+            .map(|((order, _), runs)| Measured::new(format!("{prefix}.{kind}.{order}"), "s", runs))
+            .collect();
+        let medians: Vec<f64> = figures.iter().map(|figure| figure.value).collect();
+        report.results.extend(figures);
         let (worst, best) = (quantile(&medians, 1.0), quantile(&medians, 0.0));
         report.results.push(Measured::new(format!("{prefix}.{kind}.worst"), "s", &[worst]));
         report.results.push(Measured::new(format!("{prefix}.{kind}.spread"), "x", &[worst / best]));

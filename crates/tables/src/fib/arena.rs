@@ -15,7 +15,7 @@
 //!
 //! A reader must load the entry first and [`Words::view`] after it (acquire): then the view contains the block.
 
-use super::FibError;
+use super::{FibError, simd::prefetch};
 use crate::qsbr::{Domain, Epoch};
 use std::{
     collections::VecDeque,
@@ -46,7 +46,7 @@ const CLASSES: usize = EXACT + 4 * 22 + 1;
 /// The readers' side of an arena.
 #[derive(Debug)]
 pub(crate) struct Words {
-    generations: [OnceLock<Box<[AtomicU64]>>; GENERATIONS.len()],
+    generations: [OnceLock<Allocation>; GENERATIONS.len()],
     current: AtomicUsize,
 }
 
@@ -72,6 +72,29 @@ struct Block {
     class: u8,
 }
 
+/// Words whose first one lies at the start of a cache line, so that what [`Arena::alloc_fresh`] places on few lines does lie on
+/// few.
+#[derive(Debug)]
+struct Allocation {
+    words: Box<[AtomicU64]>,
+    /// Words in front of the first whole line: the allocator aligns large blocks to 16 bytes only, and asking it for more
+    /// would make it touch every page.
+    skip: usize,
+}
+
+impl Allocation {
+    fn zeroed(len: usize) -> Result<Self, FibError> {
+        let words: Box<[AtomicU64]> = zeroed(len + LINE)?;
+        let skip = (words.as_ptr() as usize).wrapping_neg() % (LINE * 8) / 8;
+        Ok(Allocation { words, skip })
+    }
+
+    #[inline]
+    fn words(&self) -> &[AtomicU64] {
+        self.words.get(self.skip..).unwrap_or_default()
+    }
+}
+
 /// A boxed slice of zeros, committed by the kernel as it is touched.
 pub(crate) fn zeroed<T: FromZeros>(len: usize) -> Result<Box<[T]>, FibError> {
     <[T]>::new_box_zeroed_with_elems(len).map_err(|_| FibError::Full(len * mem::size_of::<T>()))
@@ -82,7 +105,7 @@ impl Words {
     #[inline]
     pub(crate) fn view(&self) -> &[AtomicU64] {
         let current = self.current.load(Ordering::Acquire);
-        self.generations.get(current).and_then(OnceLock::get).map_or(&[], |words| words)
+        self.generations.get(current).and_then(OnceLock::get).map_or(&[], Allocation::words)
     }
 
     /// Whether `view` is still the newest allocation, that is, whether it holds every block that entries loaded before
@@ -110,7 +133,7 @@ impl Arena {
             generations: [const { OnceLock::new() }; GENERATIONS.len()],
             current: AtomicUsize::new(0),
         };
-        let _ = words.generations[0].set(zeroed(GENERATIONS[0] + GUARD)?);
+        let _ = words.generations[0].set(Allocation::zeroed(GENERATIONS[0] + GUARD)?);
         Ok(Arena {
             words: Arc::new(words),
             domain,
@@ -207,6 +230,14 @@ impl Arena {
         self.words.view().get(at as usize).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
+    /// Asks for the cache line of a word the writer is about to read.
+    #[inline]
+    pub(crate) fn prefetch(&self, at: u32) {
+        if let Some(word) = self.words.view().get(at as usize) {
+            prefetch(word);
+        }
+    }
+
     /// Bytes in blocks that are in use.
     pub(crate) fn live_bytes(&self) -> usize {
         self.live * 8
@@ -232,8 +263,8 @@ impl Arena {
         }
         let most = GENERATIONS[GENERATIONS.len() - 1];
         let next = GENERATIONS.iter().position(|&len| end <= len).ok_or(FibError::Full(most * 8))?;
-        let larger = zeroed::<AtomicU64>(GENERATIONS[next] + GUARD)?;
-        for (to, from) in larger.iter().zip(self.words.view()).take(self.fresh) {
+        let larger = Allocation::zeroed(GENERATIONS[next] + GUARD)?;
+        for (to, from) in larger.words().iter().zip(self.words.view()).take(self.fresh) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         // One writer, and `next > current`: the cell is empty.
@@ -306,7 +337,9 @@ mod tests {
         assert_eq!(old[first as usize].load(Ordering::Relaxed), 77);
         assert!(words.view().len() > old.len());
         assert_eq!(arena.get(first), 77);
+        let line = |at: u32| words.view()[at as usize..].as_ptr() as usize / 64;
         for (i, at) in blocks.iter().enumerate() {
+            assert_eq!(line(*at), line(*at + 6), "a block of seven words on two lines");
             assert_eq!(words.view()[*at as usize + 6].load(Ordering::Relaxed), i as u64);
         }
     }

@@ -8,6 +8,7 @@ mod arena;
 pub mod ip4;
 pub mod ip6;
 mod labels;
+mod lists;
 mod next_hops;
 pub mod oracle;
 #[cfg(feature = "poptrie")]

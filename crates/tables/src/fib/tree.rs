@@ -5,6 +5,7 @@
 //!
 //! Addresses are `u128` with the first bit on top, whatever the family ("left-aligned"), so one tree serves both.
 
+use super::lists::{Item, Lists};
 use std::ops::Range;
 
 /// Address bits one node decides.
@@ -16,27 +17,44 @@ pub(crate) type NodeId = u32;
 /// No node.
 pub(crate) const NONE: NodeId = 0;
 
-/// One stride of the trie: the routes that end in it and the nodes below it.
-#[derive(Clone, Default)]
-pub(crate) struct Node<P> {
+/// One stride of the trie: the routes that end in it and the nodes below it. All that the way down reads of most nodes is
+/// one cache line.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+pub(crate) struct Node {
     /// The address bits above the node; the rest is zero.
     pub(crate) key: u128,
-    /// The node above; [`NONE`] above a root.
-    pub(crate) parent: NodeId,
-    /// How many address bits are above the node.
-    pub(crate) depth: u8,
-    /// The encoding is older than the content.
-    pub(crate) dirty: bool,
-    /// What the best route above the node says: the value of cells no route of the node covers.
-    pub(crate) cover: u32,
     /// Cells that hold a node.
     pub(crate) kids: u64,
-    /// Those nodes, in the order of their cells.
-    pub(crate) kid_ids: Vec<NodeId>,
-    /// Routes that end here: position as in a binary heap (1 `r` bits, shorter first) and value.
-    routes: Vec<(u8, u32)>,
-    /// Where the encoding lives: the business of the lookup structure.
-    pub(crate) place: P,
+    /// Those nodes, in the order of their cells, if they are few: see [`Lists`].
+    kid_ids: [NodeId; 3],
+    /// Routes that end here, by position, if they are few.
+    routes: [Route; 2],
+    /// The node above; [`NONE`] above a root.
+    pub(crate) parent: NodeId,
+    /// What the best route above the node says: the value of cells no route of the node covers.
+    pub(crate) cover: u32,
+    /// How many address bits are above the node.
+    pub(crate) depth: u8,
+    route_count: u8,
+}
+
+/// A route in its node.
+#[derive(Clone, Copy, Default)]
+struct Route {
+    value: u32,
+    /// As in a binary heap: 1 `r` bits, shorter first.
+    heap: u8,
+}
+
+impl Item for Route {
+    fn from_position(at: u32) -> Self {
+        Route { value: at, heap: 0 }
+    }
+
+    fn position(self) -> u32 {
+        self.value
+    }
 }
 
 /// What a change asks the lookup structure to do.
@@ -54,7 +72,14 @@ pub(crate) enum Touched {
 
 /// A forest of nodes. Roots are kept by the caller.
 pub(crate) struct Tree<P> {
-    nodes: Vec<Node<P>>,
+    nodes: Vec<Node>,
+    /// Where each node's encoding lives: the business of the lookup structure. Apart from the nodes, since encoding a node
+    /// asks for those of all nodes below it.
+    places: Vec<P>,
+    /// Whose encoding is older than the content.
+    dirty: Vec<bool>,
+    kid_lists: Lists<NodeId>,
+    route_lists: Lists<Route>,
     free: Vec<NodeId>,
     /// Nodes up to this depth sit exactly one stride below their parent; deeper ones skip bits all their routes share.
     dense_to: u8,
@@ -65,28 +90,72 @@ pub(crate) struct Tree<P> {
 impl<P: Clone + Default> Tree<P> {
     /// An empty forest; `dense_to` is the depth below which chains of single nodes are skipped.
     pub(crate) fn new(dense_to: u8) -> Self {
-        Tree { nodes: vec![Node::default()], free: Vec::new(), dense_to, dead: Vec::new() }
+        Tree {
+            nodes: vec![Node::default()],
+            places: vec![P::default()],
+            dirty: vec![false],
+            kid_lists: Lists::default(),
+            route_lists: Lists::default(),
+            free: Vec::new(),
+            dense_to,
+            dead: Vec::new(),
+        }
     }
 
     /// The node with that index.
-    pub(crate) fn node(&self, id: NodeId) -> &Node<P> {
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id as usize]
     }
 
-    /// The node with that index.
-    pub(crate) fn node_mut(&mut self, id: NodeId) -> &mut Node<P> {
-        &mut self.nodes[id as usize]
+    /// The nodes below a node, in the order of their cells.
+    pub(crate) fn kid_ids(&self, id: NodeId) -> &[NodeId] {
+        let node = self.node(id);
+        self.kid_lists.get(&node.kid_ids, node.kids.count_ones() as usize)
+    }
+
+    /// Where a node's encoding lives.
+    pub(crate) fn place(&self, id: NodeId) -> &P {
+        &self.places[id as usize]
+    }
+
+    /// Where a node's encoding lives, to change.
+    pub(crate) fn place_mut(&mut self, id: NodeId) -> &mut P {
+        &mut self.places[id as usize]
+    }
+
+    /// Whether a node's encoding is older than its content.
+    pub(crate) fn is_dirty(&self, id: NodeId) -> bool {
+        self.dirty[id as usize]
+    }
+
+    /// Notes whether it is.
+    pub(crate) fn set_dirty(&mut self, id: NodeId, dirty: bool) {
+        self.dirty[id as usize] = dirty;
     }
 
     /// A new, dirty, empty node.
     pub(crate) fn new_node(&mut self, key: u128, depth: u8, cover: u32) -> NodeId {
-        let node = Node { key: key & top_bits(depth), depth, dirty: true, cover, ..Node::default() };
+        let node = Node { key: key & top_bits(depth), depth, cover, ..Node::default() };
         if let Some(id) = self.free.pop() {
             self.nodes[id as usize] = node;
+            self.dirty[id as usize] = true;
             return id;
         }
         self.nodes.push(node);
+        self.places.push(P::default());
+        self.dirty.push(true);
         (self.nodes.len() - 1) as NodeId
+    }
+
+    /// The value of every cell: the longest route of the node over it, else what the routes above say.
+    pub(crate) fn paint(&self, id: NodeId) -> [u32; 64] {
+        let mut out = [self.node(id).cover; 64];
+        // Shorter routes come first in heap order, so longer ones paint over them.
+        for route in self.routes(id) {
+            let r = cells(route.heap);
+            out[usize::from(r.start)..usize::from(r.end)].fill(route.value);
+        }
+        out
     }
 
     /// The value of exactly this prefix in the tree below `root`.
@@ -98,10 +167,10 @@ impl<P: Clone + Default> Tree<P> {
                 return None;
             }
             if len <= node.depth + STRIDE {
-                let h = heap_index(key, node.depth, len);
-                return node.find(h).ok().map(|i| node.routes[i].1);
+                let routes = self.routes(at);
+                return find(routes, heap_index(key, node.depth, len)).ok().map(|i| routes[i].value);
             }
-            at = node.kid(cell(key, node.depth))?;
+            at = self.kid(at, cell(key, node.depth))?;
         }
     }
 
@@ -118,18 +187,19 @@ impl<P: Clone + Default> Tree<P> {
         let mut touched = None;
         let mut at = root;
         loop {
-            let node = &mut self.nodes[at as usize];
-            node.dirty |= whole_path;
-            let depth = node.depth;
+            if whole_path {
+                self.dirty[at as usize] = true;
+            }
+            let depth = self.node(at).depth;
             if len <= depth + STRIDE {
                 break;
             }
             let c = cell(key, depth);
-            let Some(kid) = node.kid(c) else {
+            let Some(kid) = self.kid(at, c) else {
                 let below =
                     if depth + STRIDE <= self.dense_to { depth + STRIDE } else { aligned(depth, len - 1) };
-                node.dirty = true;
-                let cover = node.value_of(c);
+                self.dirty[at as usize] = true;
+                let cover = self.value_of(at, c);
                 touched.get_or_insert(at);
                 let new = self.new_node(key, below, cover);
                 self.put_kid(at, c, new);
@@ -152,19 +222,25 @@ impl<P: Clone + Default> Tree<P> {
             touched.get_or_insert(between);
             at = between;
         }
-        let node = self.node_mut(at);
-        let h = heap_index(key, node.depth, len);
-        let old = match node.find(h) {
-            Ok(i) => Some(std::mem::replace(&mut node.routes[i].1, value)),
+        let h = heap_index(key, self.node(at).depth, len);
+        let found = find(self.routes(at), h);
+        let node = &mut self.nodes[at as usize];
+        let count = usize::from(node.route_count);
+        let old = match found {
+            Ok(i) => {
+                let route = self.route_lists.item_mut(&mut node.routes, count, i);
+                Some(std::mem::replace(&mut route.value, value))
+            }
             Err(i) => {
-                node.routes.insert(i, (h, value));
+                self.route_lists.insert(&mut node.routes, count, i, Route { value, heap: h });
+                node.route_count += 1;
                 None
             }
         };
         if old == Some(value) {
             return (old, Touched::Nothing);
         }
-        node.dirty = true;
+        self.dirty[at as usize] = true;
         self.push_down(at, cells(h));
         (old, Touched::Subtree(touched.unwrap_or(at)))
     }
@@ -180,35 +256,36 @@ impl<P: Clone + Default> Tree<P> {
             if len <= node.depth + STRIDE {
                 break;
             }
-            match node.kid(cell(key, node.depth)) {
+            match self.kid(at, cell(key, node.depth)) {
                 Some(kid) => at = kid,
                 None => return (None, Touched::Nothing),
             }
         }
-        let node = self.node_mut(at);
-        let h = heap_index(key, node.depth, len);
-        let Ok(i) = node.find(h) else { return (None, Touched::Nothing) };
-        let (_, old) = node.routes.remove(i);
-        node.dirty = true;
+        let h = heap_index(key, self.node(at).depth, len);
+        let Ok(i) = find(self.routes(at), h) else { return (None, Touched::Nothing) };
+        let node = &mut self.nodes[at as usize];
+        let old = self.route_lists.remove(&mut node.routes, node.route_count.into(), i).value;
+        node.route_count -= 1;
+        self.dirty[at as usize] = true;
         self.push_down(at, cells(h));
         (Some(old), self.prune(at))
     }
 
     /// Tells a node what the best route above it now says; goes on down wherever that shows through.
     pub(crate) fn set_cover(&mut self, id: NodeId, value: u32) {
-        let node = self.node_mut(id);
+        let node = &mut self.nodes[id as usize];
         if node.cover != value {
             node.cover = value;
-            node.dirty = true;
+            self.dirty[id as usize] = true;
             self.push_down(id, 0..64);
         }
     }
 
     /// Bytes the forest occupies.
     pub(crate) fn memory(&self) -> usize {
-        let lists: usize =
-            self.nodes.iter().map(|n| n.kid_ids.capacity() * 4 + n.routes.capacity() * 8).sum();
-        self.nodes.capacity() * size_of::<Node<P>>() + self.free.capacity() * size_of::<NodeId>() + lists
+        let nodes = self.nodes.capacity() * size_of::<Node>() + self.places.capacity() * size_of::<P>();
+        let lists = self.kid_lists.memory() + self.route_lists.memory();
+        nodes + self.dirty.capacity() + self.free.capacity() * size_of::<NodeId>() + lists
     }
 
     /// Hands the values of `range` to the nodes in it.
@@ -219,11 +296,11 @@ impl<P: Clone + Default> Tree<P> {
         if left == 0 {
             return;
         }
-        let paint = node.paint();
+        let paint = self.paint(id);
         while left != 0 {
             let c = left.trailing_zeros() as u8;
             left &= left - 1;
-            if let Some(kid) = self.node(id).kid(c) {
+            if let Some(kid) = self.kid(id, c) {
                 self.set_cover(kid, paint[usize::from(c)]);
             }
         }
@@ -234,20 +311,18 @@ impl<P: Clone + Default> Tree<P> {
         loop {
             let node = self.node(at);
             let (key, depth, parent) = (node.key, node.depth, node.parent);
-            if !node.routes.is_empty() || node.kid_ids.len() > 1 {
+            if node.route_count > 0 || node.kids.count_ones() > 1 {
                 return Touched::Subtree(at);
             }
-            match node.kid_ids.first().copied() {
+            match self.kid_ids(at).first().copied() {
                 None if parent == NONE => {
                     self.discard(at);
                     return Touched::RootGone;
                 }
                 None => {
                     self.discard(at);
-                    let up = self.node_mut(parent);
-                    let c = cell(key, up.depth);
-                    up.drop_kid(c);
-                    up.dirty = true;
+                    self.drop_kid(parent, cell(key, self.node(parent).depth));
+                    self.dirty[parent as usize] = true;
                     at = parent;
                 }
                 Some(kid) if parent != NONE && depth > self.dense_to => {
@@ -261,64 +336,62 @@ impl<P: Clone + Default> Tree<P> {
         }
     }
 
+    /// The node in a cell.
+    #[inline]
+    fn kid(&self, id: NodeId, c: u8) -> Option<NodeId> {
+        let node = self.node(id);
+        (node.kids >> c & 1 == 1).then(|| self.kid_ids(id)[node.rank(c)])
+    }
+
     fn put_kid(&mut self, id: NodeId, c: u8, kid: NodeId) {
-        self.node_mut(kid).parent = id;
-        self.node_mut(id).put_kid(c, kid);
+        self.nodes[kid as usize].parent = id;
+        let node = &mut self.nodes[id as usize];
+        let (at, count) = (node.rank(c), node.kids.count_ones() as usize);
+        if node.kids >> c & 1 == 1 {
+            *self.kid_lists.item_mut(&mut node.kid_ids, count, at) = kid;
+        } else {
+            self.kid_lists.insert(&mut node.kid_ids, count, at, kid);
+            node.kids |= 1 << c;
+        }
+    }
+
+    fn drop_kid(&mut self, id: NodeId, c: u8) {
+        let node = &mut self.nodes[id as usize];
+        let (at, count) = (node.rank(c), node.kids.count_ones() as usize);
+        self.kid_lists.remove(&mut node.kid_ids, count, at);
+        node.kids &= !(1 << c);
+    }
+
+    #[inline]
+    fn routes(&self, id: NodeId) -> &[Route] {
+        let node = self.node(id);
+        self.route_lists.get(&node.routes, node.route_count.into())
+    }
+
+    fn value_of(&self, id: NodeId, c: u8) -> u32 {
+        let best = self.routes(id).iter().rev().find(|route| cells(route.heap).contains(&c));
+        best.map_or(self.node(id).cover, |route| route.value)
     }
 
     fn discard(&mut self, id: NodeId) {
-        let node = std::mem::take(self.node_mut(id));
-        self.dead.push(node.place);
+        let node = std::mem::take(&mut self.nodes[id as usize]);
+        self.kid_lists.clear(&node.kid_ids, node.kids.count_ones() as usize);
+        self.route_lists.clear(&node.routes, node.route_count.into());
+        self.dead.push(std::mem::take(&mut self.places[id as usize]));
+        self.dirty[id as usize] = false;
         self.free.push(id);
     }
 }
 
-impl<P> Node<P> {
-    /// The node in a cell.
-    pub(crate) fn kid(&self, c: u8) -> Option<NodeId> {
-        (self.kids >> c & 1 == 1).then(|| self.kid_ids[self.rank(c)])
-    }
-
+impl Node {
     /// How many nodes sit in lower cells.
-    pub(crate) fn rank(&self, c: u8) -> usize {
+    fn rank(&self, c: u8) -> usize {
         (self.kids & ((1u64 << c) - 1)).count_ones() as usize
     }
+}
 
-    /// The value of every cell: the longest route of this node over it, else what the routes above say.
-    pub(crate) fn paint(&self) -> [u32; 64] {
-        let mut out = [self.cover; 64];
-        // Shorter routes come first in heap order, so longer ones paint over them.
-        for &(h, value) in &self.routes {
-            let r = cells(h);
-            out[usize::from(r.start)..usize::from(r.end)].fill(value);
-        }
-        out
-    }
-
-    fn value_of(&self, c: u8) -> u32 {
-        let best = self.routes.iter().rev().find(|&&(h, _)| cells(h).contains(&c));
-        best.map_or(self.cover, |&(_, value)| value)
-    }
-
-    fn find(&self, h: u8) -> Result<usize, usize> {
-        self.routes.binary_search_by_key(&h, |&(h, _)| h)
-    }
-
-    fn put_kid(&mut self, c: u8, id: NodeId) {
-        let at = self.rank(c);
-        if self.kids >> c & 1 == 1 {
-            self.kid_ids[at] = id;
-        } else {
-            self.kids |= 1 << c;
-            self.kid_ids.insert(at, id);
-        }
-    }
-
-    fn drop_kid(&mut self, c: u8) {
-        let at = self.rank(c);
-        self.kids &= !(1 << c);
-        self.kid_ids.remove(at);
-    }
+fn find(routes: &[Route], heap: u8) -> Result<usize, usize> {
+    routes.binary_search_by_key(&heap, |route| route.heap)
 }
 
 /// The cell of a node at `depth` that an address falls into. Bits past the end of the address read as zero.
@@ -396,7 +469,7 @@ mod tests {
         let at_44 = {
             let mut at = root;
             for _ in 0..4 {
-                at = t.node(at).kid(cell(key("2001:db8::"), t.node(at).depth)).unwrap();
+                at = t.kid(at, cell(key("2001:db8::"), t.node(at).depth)).unwrap();
             }
             at
         };
@@ -405,6 +478,7 @@ mod tests {
         assert_eq!(t.node(at_44).cover, 2, "hidden by the /32");
         t.remove(root, key("2001:db8::"), 32);
         assert_eq!(t.node(at_44).cover, 9);
-        assert_eq!(t.node(at_44).paint()[0], 5);
+        assert_eq!(t.paint(at_44)[0], 5);
+        assert_eq!(size_of::<Node>(), 64, "one cache line");
     }
 }

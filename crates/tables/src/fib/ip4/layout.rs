@@ -78,6 +78,15 @@ impl Shape {
     }
 }
 
+/// What 64 painted cells become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Painted {
+    /// All the same: no record needed.
+    Uniform(Entry),
+    /// A record.
+    Record,
+}
+
 /// A record ready to be copied into the arena.
 pub(crate) struct Encoded {
     shape: Shape,
@@ -85,7 +94,54 @@ pub(crate) struct Encoded {
     len: usize,
 }
 
+impl Default for Encoded {
+    fn default() -> Self {
+        Encoded { shape: Shape { plain: false, log2_size: 0 }, words: [0; RECORD_WORDS], len: 0 }
+    }
+}
+
 impl Encoded {
+    /// Encodes 64 cells, each a leaf or a pointer to a quad, in the smallest item size that holds them all. Where they
+    /// are all the same, what was encoded before stays.
+    pub(crate) fn encode(&mut self, cells: &[u32; CELLS]) -> Painted {
+        let mut changes = 0u64;
+        let mut all = cells[0];
+        for (i, pair) in cells.windows(2).enumerate() {
+            changes |= u64::from(pair[0] != pair[1]) << (i + 1);
+            all |= pair[1];
+        }
+        if changes == 0 {
+            return Painted::Uniform(Entry(cells[0]));
+        }
+        let log2_size = match all {
+            0..=0xff => 0,
+            0x100..=0xffff => 1,
+            _ => 2,
+        };
+        let runs = changes.count_ones() as usize + 1;
+        self.shape = Shape { plain: runs >= PLAIN_FROM, log2_size };
+        if self.shape.plain {
+            self.len = self.shape.plain_words();
+            self.words[..self.len].fill(0);
+            for (i, &cell) in cells.iter().enumerate() {
+                put(&mut self.words, i, log2_size, cell);
+            }
+        } else {
+            self.len = self.shape.run_words(runs);
+            self.words[..self.len].fill(0);
+            self.words[0] = changes;
+            let items = &mut self.words[1..];
+            put(items, 0, log2_size, cells[0]);
+            let (mut left, mut i) = (changes, 1);
+            while left != 0 {
+                put(items, i, log2_size, cells[left.trailing_zeros() as usize % CELLS]);
+                left &= left - 1;
+                i += 1;
+            }
+        }
+        Painted::Record
+    }
+
     pub(crate) fn words(&self) -> &[u64] {
         self.words.get(..self.len).unwrap_or_default()
     }
@@ -101,54 +157,6 @@ impl Encoded {
     }
 }
 
-/// What 64 painted cells become.
-#[allow(clippy::large_enum_variant, reason = "lives on the stack for one update; a box would allocate")]
-pub(crate) enum Painted {
-    /// All the same: no record needed.
-    Uniform(Entry),
-    /// A record.
-    Record(Encoded),
-}
-
-/// Encodes 64 cells, each a leaf or a pointer to a quad, in the smallest item size that holds them all.
-pub(crate) fn encode(cells: &[u32; CELLS]) -> Painted {
-    let mut changes = 0u64;
-    let mut all = cells[0];
-    for (i, pair) in cells.windows(2).enumerate() {
-        changes |= u64::from(pair[0] != pair[1]) << (i + 1);
-        all |= pair[1];
-    }
-    if changes == 0 {
-        return Painted::Uniform(Entry(cells[0]));
-    }
-    let log2_size = match all {
-        0..=0xff => 0,
-        0x100..=0xffff => 1,
-        _ => 2,
-    };
-    let runs = changes.count_ones() as usize + 1;
-    let shape = Shape { plain: runs >= PLAIN_FROM, log2_size };
-    let mut words = [0; RECORD_WORDS];
-    let len = if shape.plain {
-        for (i, &cell) in cells.iter().enumerate() {
-            put(&mut words, i, log2_size, cell);
-        }
-        shape.plain_words()
-    } else {
-        words[0] = changes;
-        let items = &mut words[1..];
-        put(items, 0, log2_size, cells[0]);
-        let (mut left, mut i) = (changes, 1);
-        while left != 0 {
-            put(items, i, log2_size, cells[left.trailing_zeros() as usize % CELLS]);
-            left &= left - 1;
-            i += 1;
-        }
-        shape.run_words(runs)
-    };
-    Painted::Record(Encoded { shape, words, len })
-}
-
 fn put(words: &mut [u64], i: usize, log2_size: u8, value: u32) {
     let byte = i << log2_size;
     if let Some(word) = words.get_mut(byte / 8) {
@@ -161,15 +169,14 @@ mod tests {
     use super::*;
 
     fn record(cells: &[u32; CELLS]) -> Encoded {
-        match encode(cells) {
-            Painted::Record(record) => record,
-            Painted::Uniform(_) => panic!("cells differ"),
-        }
+        let mut record = Encoded::default();
+        assert_eq!(record.encode(cells), Painted::Record);
+        record
     }
 
     #[test]
     fn sizes_follow_runs_and_values() {
-        assert!(matches!(encode(&[7; CELLS]), Painted::Uniform(Entry(7))));
+        assert_eq!(Encoded::default().encode(&[7; CELLS]), Painted::Uniform(Entry(7)));
         let mut cells = [7; CELLS];
         cells[5] = 255;
         let e = record(&cells);

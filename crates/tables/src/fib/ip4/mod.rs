@@ -24,6 +24,7 @@
 //! entry; the old block is retired through [QSBR](crate::qsbr). `docs/fib.md` has the figures and what else was tried.
 
 pub(crate) mod batch;
+mod below;
 pub(crate) mod layout;
 mod load;
 mod portable;
@@ -34,7 +35,7 @@ pub use reader::{Ip4Reader, Kernel};
 
 use super::{Fib, FibError, FibMemory, NO_ROUTE, NextHopId, arena::Arena, next_hops::NextHops};
 use crate::{prefix::Prefix, qsbr::Domain};
-use layout::{CELLS, Entry, Painted, QUAD_WORDS, SLOTS, encode};
+use layout::{CELLS, Encoded, Entry, Painted, QUAD_WORDS, SLOTS};
 use reader::Shared;
 use rib::{Deep, Rib};
 use std::{
@@ -106,6 +107,16 @@ impl Ip4Fib {
         self.arena.reclaim();
     }
 
+    /// Asks for the cache lines that changing one slot is going to read: they are far apart, and each step that waits for
+    /// one of them would otherwise come after the step before.
+    fn prefetch(&self, slot: usize) {
+        self.rib.prefetch(slot);
+        // A leaf's "record" is asked for as well: cheaper than a branch nobody can foresee.
+        let at = self.entry(slot).at();
+        self.arena.prefetch(at);
+        self.arena.prefetch(at + 8);
+    }
+
     fn set_default(&mut self, nh: NextHopId) -> Option<NextHopId> {
         self.hops.set_default(nh);
         let old = mem::replace(&mut self.default, nh);
@@ -150,14 +161,14 @@ impl Ip4Fib {
             return paint_deep(&mut self.arena, deep, deep.base, first, last);
         }
         let mut cells = [base; CELLS];
-        for route in &routes.mid {
+        for route in routes.mid {
             let (first, count) = route.span(CELLS);
             if let Some(cells) = cells.get_mut(first..first + count) {
                 cells.fill(route.index());
             }
         }
         let mut emptied = false;
-        for deep in &mut routes.deep {
+        for deep in routes.deep {
             let Some(cell) = cells.get_mut(usize::from(deep.cell)) else { continue };
             if deep.routes.is_empty() {
                 emptied = true;
@@ -177,9 +188,10 @@ impl Ip4Fib {
 
     /// Publishes a slot's painted cells.
     fn set_cells(&mut self, slot: usize, cells: &[u32; CELLS]) -> Result<(), FibError> {
-        let entry = match encode(cells) {
+        let mut record = Encoded::default();
+        let entry = match record.encode(cells) {
             Painted::Uniform(entry) => entry,
-            Painted::Record(record) => {
+            Painted::Record => {
                 let old = self.entry(slot);
                 if is_same(&self.arena, old, &record) {
                     return Ok(());
@@ -193,9 +205,9 @@ impl Ip4Fib {
 
     /// Forgets /24s whose last longer route has gone, now that no record points at their quads.
     fn drop_emptied(&mut self, slot: usize) {
-        let Some(routes) = self.rib.slot_mut(slot) else { return };
+        let Some(deep) = self.rib.deep_mut(slot) else { return };
         let arena = &mut self.arena;
-        routes.deep.retain(|deep| {
+        deep.retain(|deep| {
             if deep.routes.is_empty() && deep.quad != 0 {
                 for part in 0..4 {
                     retire_record(arena, quad_entry(arena, deep.quad, part));
@@ -245,6 +257,9 @@ impl Fib<u32> for Ip4Fib {
             let old = self.set_default(nh);
             self.routes += usize::from(old.is_none());
             return Ok(old);
+        }
+        if !Rib::is_short(len) {
+            self.prefetch((addr >> 14) as usize);
         }
         if self.rib.get(addr, len).is_some_and(|index| self.hops.id(index) == nh) {
             return Ok(Some(nh));
@@ -348,14 +363,15 @@ fn paint_deep(arena: &mut Arena, deep: &mut Deep, base: u32, first: u8, last: u8
         arena.set(quad + 1, 0);
         deep.quad = quad;
     }
+    let mut record = Encoded::default();
     for (part, cells) in
         cells.iter().enumerate().take(usize::from(last) / 64 + 1).skip(usize::from(first) / 64)
     {
         let old = quad_entry(arena, deep.quad, part);
-        let new = match encode(cells) {
+        let new = match record.encode(cells) {
             Painted::Uniform(entry) => entry,
-            Painted::Record(record) if is_same(arena, old, &record) => continue,
-            Painted::Record(record) => store(arena, &record)?,
+            Painted::Record if is_same(arena, old, &record) => continue,
+            Painted::Record => store(arena, &record)?,
         };
         if new != old {
             set_quad_entry(arena, deep.quad, part, new);
@@ -376,7 +392,7 @@ fn set_quad_entry(arena: &Arena, quad: u32, part: usize, entry: Entry) {
 }
 
 /// Writes a record into a fresh block.
-fn store(arena: &mut Arena, record: &layout::Encoded) -> Result<Entry, FibError> {
+fn store(arena: &mut Arena, record: &Encoded) -> Result<Entry, FibError> {
     let at = arena.alloc(record.words().len())?;
     for (i, &word) in record.words().iter().enumerate() {
         arena.set(at + i as u32, word);
@@ -385,7 +401,7 @@ fn store(arena: &mut Arena, record: &layout::Encoded) -> Result<Entry, FibError>
 }
 
 /// Whether `entry` already points at an equal record.
-fn is_same(arena: &Arena, entry: Entry, record: &layout::Encoded) -> bool {
+fn is_same(arena: &Arena, entry: Entry, record: &Encoded) -> bool {
     record.same_shape(entry)
         && record.words().iter().enumerate().all(|(i, &word)| arena.get(entry.at() + i as u32) == word)
 }

@@ -1,7 +1,11 @@
 //! The routes themselves, as the writer keeps them: what each record is painted from.
 
-use super::layout::SLOTS;
+use super::{
+    below::{At, Blocks},
+    layout::SLOTS,
+};
 use crate::fib::{FibError, arena::zeroed};
+use zerocopy::FromZeros;
 
 /// Longest prefix that covers whole slots.
 const SHORT: u8 = 18;
@@ -11,16 +15,17 @@ const MID: u8 = 24;
 /// A route below a slot: position of its first cell (8 bits), relative length (5 bits), next hop's index (19 bits).
 /// As integers they sort so that a route comes after every route that covers it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Packed(u32);
+pub(crate) struct Packed(pub(super) u32);
 
 impl Packed {
     const INDEX_BITS: u32 = 19;
 
-    fn new(position: u32, relative_len: u8, index: u32) -> Self {
+    pub(super) fn new(position: u32, relative_len: u8, index: u32) -> Self {
         Packed(position << 24 | u32::from(relative_len) << Self::INDEX_BITS | index)
     }
 
-    fn key(self) -> u32 {
+    #[inline]
+    pub(super) fn key(self) -> u32 {
         self.0 >> Self::INDEX_BITS
     }
 
@@ -35,12 +40,17 @@ impl Packed {
 }
 
 /// Routes longer than /18 below one /18.
-#[derive(Debug, Default)]
-pub(crate) struct Slot {
+pub(crate) struct Slot<'a> {
     /// /19 to /24.
-    pub(crate) mid: Vec<Packed>,
+    pub(crate) mid: &'a [Packed],
     /// /24s that have longer routes, ascending.
-    pub(crate) deep: Vec<Deep>,
+    pub(crate) deep: &'a [Deep],
+}
+
+/// The same, to note down where longer routes are published.
+pub(crate) struct SlotMut<'a> {
+    pub(crate) mid: &'a [Packed],
+    pub(crate) deep: &'a mut [Deep],
 }
 
 /// Routes longer than /24 below one /24.
@@ -61,23 +71,38 @@ pub(crate) struct Deep {
 pub(crate) struct Rib {
     /// Routes up to /18 as a binary tree in an array: node `1 << len | address bits`; index + 1, 0 = no route.
     short: Box<[u32]>,
-    /// Longest short route over each slot: length (5 bits), index (19 bits); 0 = none.
-    cover: Box<[u32]>,
-    /// Number of the slot's [`Slot`] + 1; 0 = no longer routes.
-    slot_of: Box<[u32]>,
-    slots: Vec<Slot>,
+    /// What is around each slot: one cache line answers both questions.
+    slots: Box<[Around]>,
+    blocks: Blocks,
+    /// Lists of /24s with longer routes: few slots have any.
+    deep: Vec<Vec<Deep>>,
+    /// Lists that no slot uses.
     unused: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, FromZeros)]
+struct Around {
+    /// Longest short route over the slot: length (5 bits), index (19 bits); 0 = none.
+    cover: u32,
+    /// Block of the routes below it; 0 = no longer routes.
+    below: At,
 }
 
 impl Rib {
     pub(crate) fn new() -> Result<Self, FibError> {
         Ok(Rib {
             short: zeroed(2 * SLOTS)?,
-            cover: zeroed(SLOTS)?,
-            slot_of: zeroed(SLOTS)?,
-            slots: Vec::new(),
+            slots: zeroed(SLOTS)?,
+            blocks: Blocks::new(),
+            deep: Vec::new(),
             unused: Vec::new(),
         })
+    }
+
+    /// Asks for the cache lines that a change below a slot reads first.
+    #[inline]
+    pub(crate) fn prefetch(&self, slot: usize) {
+        self.blocks.prefetch(self.below(slot));
     }
 
     /// Whether a prefix of this length covers whole slots.
@@ -99,12 +124,12 @@ impl Rib {
         let slot = self.slot((addr >> 14) as usize)?;
         if len <= MID {
             let key = Packed::new(addr >> 8 & 63, len - SHORT - 1, 0).key();
-            return find(&slot.mid, key).ok().and_then(|i| slot.mid.get(i)).map(|r| r.index());
+            return find(slot.mid, key).and_then(|i| slot.mid.get(i)).map(|r| r.index());
         }
         let cell = cell(addr);
         let deep = slot.deep.binary_search_by_key(&cell, |d| d.cell).ok().and_then(|i| slot.deep.get(i))?;
         let key = Packed::new(addr & 255, len - MID - 1, 0).key();
-        find(&deep.routes, key).ok().and_then(|i| deep.routes.get(i)).map(|r| r.index())
+        find(&deep.routes, key).and_then(|i| deep.routes.get(i)).map(|r| r.index())
     }
 
     /// Adds or replaces a route; returns the index it had. Covers are not touched.
@@ -113,22 +138,35 @@ impl Rib {
             let node = self.short.get_mut(node(addr, len))?;
             return std::mem::replace(node, index + 1).checked_sub(1);
         }
-        let slot = self.slot_or_new((addr >> 14) as usize)?;
+        let around = self.slots.get_mut((addr >> 14) as usize)?;
         if len <= MID {
-            return put(&mut slot.mid, Packed::new(addr >> 8 & 63, len - SHORT - 1, index));
+            let new = Packed::new(addr >> 8 & 63, len - SHORT - 1, index);
+            return self.blocks.put(&mut around.below, new).map(Packed::index);
         }
+        let number = match self.blocks.header(around.below).deep() {
+            0 => {
+                let number = self.unused.pop().unwrap_or_else(|| {
+                    self.deep.push(Vec::new());
+                    self.deep.len() as u32
+                });
+                self.blocks.set_deep(&mut around.below, number);
+                number
+            }
+            number => number,
+        };
+        let deep = self.deep.get_mut(number as usize - 1)?;
         let cell = cell(addr);
-        let at = match slot.deep.last() {
-            Some(last) if last.cell == cell => slot.deep.len() - 1,
-            _ => match slot.deep.binary_search_by_key(&cell, |d| d.cell) {
+        let at = match deep.last() {
+            Some(last) if last.cell == cell => deep.len() - 1,
+            _ => match deep.binary_search_by_key(&cell, |d| d.cell) {
                 Ok(at) => at,
                 Err(at) => {
-                    slot.deep.insert(at, Deep { cell, routes: Vec::new(), quad: 0, base: 0 });
+                    deep.insert(at, Deep { cell, routes: Vec::new(), quad: 0, base: 0 });
                     at
                 }
             },
         };
-        put(&mut slot.deep.get_mut(at)?.routes, Packed::new(addr & 255, len - MID - 1, index))
+        put(&mut deep.get_mut(at)?.routes, Packed::new(addr & 255, len - MID - 1, index))
     }
 
     /// Removes a route; returns its index. A /24 left without longer routes stays as an empty [`Deep`], a slot left
@@ -137,21 +175,22 @@ impl Rib {
         if Self::is_short(len) {
             return self.short.get_mut(node(addr, len)).and_then(|node| std::mem::take(node).checked_sub(1));
         }
-        let slot = self.slot_mut((addr >> 14) as usize)?;
-        let (routes, key) = if len <= MID {
-            (&mut slot.mid, Packed::new(addr >> 8 & 63, len - SHORT - 1, 0).key())
-        } else {
-            let at = slot.deep.binary_search_by_key(&cell(addr), |d| d.cell).ok()?;
-            (&mut slot.deep.get_mut(at)?.routes, Packed::new(addr & 255, len - MID - 1, 0).key())
-        };
-        let at = find(routes, key).ok()?;
+        let slot = (addr >> 14) as usize;
+        if len <= MID {
+            let key = Packed::new(addr >> 8 & 63, len - SHORT - 1, 0).key();
+            return self.blocks.take(self.below(slot), key).map(Packed::index);
+        }
+        let deep = self.deep_mut(slot)?;
+        let at = deep.binary_search_by_key(&cell(addr), |d| d.cell).ok()?;
+        let routes = &mut deep.get_mut(at)?.routes;
+        let at = find(routes, Packed::new(addr & 255, len - MID - 1, 0).key())?;
         Some(routes.remove(at).index())
     }
 
     /// A short route has appeared or changed: returns whether `slot` now follows it.
     pub(crate) fn cover_with(&mut self, slot: usize, len: u8, index: u32) -> bool {
-        match self.cover.get_mut(slot) {
-            Some(cover) if *cover >> Packed::INDEX_BITS <= u32::from(len) => {
+        match self.slots.get_mut(slot) {
+            Some(Around { cover, .. }) if *cover >> Packed::INDEX_BITS <= u32::from(len) => {
                 *cover = u32::from(len) << Packed::INDEX_BITS | index;
                 true
             }
@@ -161,8 +200,8 @@ impl Rib {
 
     /// A short route has gone: slots that followed it follow `parent` (length and index) instead.
     pub(crate) fn uncover(&mut self, slot: usize, len: u8, parent: (u8, u32)) -> bool {
-        match self.cover.get_mut(slot) {
-            Some(cover) if *cover >> Packed::INDEX_BITS == u32::from(len) => {
+        match self.slots.get_mut(slot) {
+            Some(Around { cover, .. }) if *cover >> Packed::INDEX_BITS == u32::from(len) => {
                 *cover = u32::from(parent.0) << Packed::INDEX_BITS | parent.1;
                 true
             }
@@ -177,13 +216,13 @@ impl Rib {
 
     /// Recomputes every cover after many short routes have changed.
     pub(crate) fn recover(&mut self) {
-        self.cover.fill(0);
+        self.slots.iter_mut().for_each(|slot| slot.cover = 0);
         for len in 1..=SHORT {
             let size = SLOTS >> len;
             for (i, &node) in self.short.iter().skip(1 << len).take(1 << len).enumerate() {
                 let Some(index) = node.checked_sub(1) else { continue };
-                if let Some(slots) = self.cover.get_mut(i * size..(i + 1) * size) {
-                    slots.fill(u32::from(len) << Packed::INDEX_BITS | index);
+                for slot in self.slots.iter_mut().skip(i * size).take(size) {
+                    slot.cover = u32::from(len) << Packed::INDEX_BITS | index;
                 }
             }
         }
@@ -191,60 +230,79 @@ impl Rib {
 
     /// The index under the slot's own routes: that of its longest short route, 0 (default) without one.
     pub(crate) fn base(&self, slot: usize) -> u32 {
-        self.cover.get(slot).map_or(0, |cover| cover & ((1 << Packed::INDEX_BITS) - 1))
+        self.slots.get(slot).map_or(0, |slot| slot.cover & ((1 << Packed::INDEX_BITS) - 1))
     }
 
     /// The routes below a slot, if there are any.
-    pub(crate) fn slot(&self, slot: usize) -> Option<&Slot> {
-        let number = self.slot_of.get(slot)?.checked_sub(1)?;
-        self.slots.get(number as usize)
+    pub(crate) fn slot(&self, slot: usize) -> Option<Slot<'_>> {
+        let at = self.below(slot);
+        (at != 0).then(|| Slot { mid: self.blocks.routes(at), deep: self.deep(at) })
     }
 
-    pub(crate) fn slot_mut(&mut self, slot: usize) -> Option<&mut Slot> {
-        let number = self.slot_of.get(slot)?.checked_sub(1)?;
-        self.slots.get_mut(number as usize)
+    /// The routes below a slot, if there are any.
+    pub(crate) fn slot_mut(&mut self, slot: usize) -> Option<SlotMut<'_>> {
+        let at = self.below(slot);
+        if at == 0 {
+            return None;
+        }
+        let deep = match self.blocks.header(at).deep() {
+            0 => None,
+            number => self.deep.get_mut(number as usize - 1),
+        };
+        Some(SlotMut { mid: self.blocks.routes(at), deep: deep.map_or(&mut [], Vec::as_mut_slice) })
+    }
+
+    /// The slot's /24s with longer routes, to take some out.
+    pub(crate) fn deep_mut(&mut self, slot: usize) -> Option<&mut Vec<Deep>> {
+        let number = self.blocks.header(self.below(slot)).deep();
+        self.deep.get_mut(number.checked_sub(1)? as usize)
     }
 
     /// Forgets a slot that has no routes left.
     pub(crate) fn drop_if_empty(&mut self, slot: usize) {
-        if self.slot(slot).is_some_and(|s| s.mid.is_empty() && s.deep.is_empty())
-            && let Some(number) = self.slot_of.get_mut(slot)
+        let at = self.below(slot);
+        if at == 0 || !self.deep(at).is_empty() {
+            return;
+        }
+        let mut below = at;
+        if self.blocks.header(at).deep() != 0 {
+            self.unused.push(self.blocks.header(at).deep());
+            self.blocks.set_deep(&mut below, 0);
+        }
+        if self.blocks.routes(at).is_empty()
+            && let Some(around) = self.slots.get_mut(slot)
         {
-            let number = std::mem::take(number) - 1;
-            if let Some(slot) = self.slots.get_mut(number as usize) {
-                *slot = Slot::default();
-            }
-            self.unused.push(number);
+            around.below = 0;
+            self.blocks.free(at);
         }
     }
 
     /// Bytes in use, counting the sparse arrays in full once any slot is used.
     pub(crate) fn bytes(&self) -> usize {
-        let arrays = (self.short.len() + self.cover.len() + self.slot_of.len()) * 4;
-        let of = |slot: &Slot| {
-            let deep: usize = slot.deep.iter().map(|d| d.routes.capacity() * 4).sum();
-            slot.mid.capacity() * 4 + slot.deep.capacity() * size_of::<Deep>() + deep
+        let arrays = self.short.len() * 4 + self.slots.len() * size_of::<Around>();
+        let of = |list: &Vec<Deep>| {
+            let routes: usize = list.iter().map(|d| d.routes.capacity() * 4).sum();
+            list.capacity() * size_of::<Deep>() + routes
         };
-        let slots: usize = self.slots.iter().map(of).sum();
-        arrays + slots + self.slots.capacity() * size_of::<Slot>() + self.unused.capacity() * 4
+        let deep: usize = self.deep.iter().map(of).sum();
+        let lists = self.deep.capacity() * size_of::<Vec<Deep>>() + self.unused.capacity() * 4;
+        arrays + self.blocks.bytes() + deep + lists
     }
 
-    fn slot_or_new(&mut self, slot: usize) -> Option<&mut Slot> {
-        let number = self.slot_of.get_mut(slot)?;
-        if *number == 0 {
-            *number = match self.unused.pop() {
-                Some(number) => number + 1,
-                None => {
-                    self.slots.push(Slot::default());
-                    self.slots.len() as u32
-                }
-            };
+    #[inline]
+    fn below(&self, slot: usize) -> At {
+        self.slots.get(slot).map_or(0, |slot| slot.below)
+    }
+
+    fn deep(&self, at: At) -> &[Deep] {
+        match self.blocks.header(at).deep() {
+            0 => &[],
+            number => self.deep.get(number as usize - 1).map_or(&[], Vec::as_slice),
         }
-        self.slots.get_mut(*number as usize - 1)
     }
 }
 
-impl Slot {
+impl Slot<'_> {
     /// Most words that records painted from here can take, `more` routes added.
     pub(crate) fn most_words(&self, more: usize) -> usize {
         let deep: usize = self.deep.iter().map(|d| deep_words(d.routes.len())).sum();
@@ -267,18 +325,24 @@ fn cell(addr: u32) -> u8 {
     (addr >> 8 & 63) as u8
 }
 
-fn find(routes: &[Packed], key: u32) -> Result<usize, usize> {
-    routes.binary_search_by_key(&key, |r| r.key())
+/// Where a route is or belongs. Counts instead of searching: a list has twenty routes on average, and a search in it would
+/// branch on what the processor cannot foresee.
+#[inline]
+pub(super) fn position(routes: &[Packed], new: Packed) -> usize {
+    let least = new.key() << Packed::INDEX_BITS;
+    routes.iter().map(|route| u32::from(route.0 < least)).sum::<u32>() as usize
+}
+
+pub(super) fn find(routes: &[Packed], key: u32) -> Option<usize> {
+    let at = position(routes, Packed(key << Packed::INDEX_BITS));
+    routes.get(at).is_some_and(|route| route.key() == key).then_some(at)
 }
 
 fn put(routes: &mut Vec<Packed>, new: Packed) -> Option<u32> {
-    if routes.last().is_none_or(|last| last.key() < new.key()) {
-        routes.push(new);
-        return None;
-    }
-    match find(routes, new.key()) {
-        Ok(at) => routes.get_mut(at).map(|old| std::mem::replace(old, new).index()),
-        Err(at) => {
+    let at = position(routes, new);
+    match routes.get_mut(at).filter(|old| old.key() == new.key()) {
+        Some(old) => Some(std::mem::replace(old, new).index()),
+        None => {
             routes.insert(at, new);
             None
         }

@@ -92,31 +92,30 @@ impl Records {
 
     /// Writes records for the dirty nodes from `id` down; returns what stands for `id`.
     fn encode(&mut self, tree: &mut Tree<Place>, id: NodeId, plan: &mut Plan) -> Result<u32, FibError> {
-        let node = tree.node(id);
-        if !node.dirty {
-            return Ok(node.place.item);
+        if !tree.is_dirty(id) {
+            return Ok(tree.place(id).item);
         }
-        let mut cells = node.paint();
-        let mut kids = node.kids;
+        let mut cells = tree.paint(id);
+        let mut kids = tree.node(id).kids;
         for i in 0..kids.count_ones() as usize {
-            let kid = tree.node(id).kid_ids[i];
+            let kid = tree.kid_ids(id)[i];
             cells[kids.trailing_zeros() as usize & 63] = self.encode(tree, kid, plan)?;
             kids &= kids - 1;
         }
         let record = Encoded::new(&cells);
-        let node = tree.node_mut(id);
+        let node = tree.node(id);
         let place = match record.single_leaf() {
             // A skipping record also says what holds where the skipped bits differ.
             Some(leaf) if node.depth <= DENSE_TO || leaf == node.cover => Place { item: leaf, words: 0 },
             _ if node.parent == NONE => self.write_root(&cells)?,
             _ => self.write(node, &record)?,
         };
-        node.dirty = false;
-        plan.encoded.push((id, mem::replace(&mut node.place, place)));
+        tree.set_dirty(id, false);
+        plan.encoded.push((id, mem::replace(tree.place_mut(id), place)));
         Ok(place.item)
     }
 
-    fn write(&mut self, node: &Node<Place>, record: &Encoded) -> Result<Place, FibError> {
+    fn write(&mut self, node: &Node, record: &Encoded) -> Result<Place, FibError> {
         let header = if node.depth > DENSE_TO { SKIP_HEADER } else { 0 };
         let words = header as usize + record.words();
         let at = self.arena.alloc(words)?;
@@ -153,20 +152,19 @@ impl Records {
                 plan.stores.push((Target::Slot(slot_of((node.key >> 64) as u64).0), item));
                 return Ok(());
             }
-            let up = tree.node(node.parent);
-            let cell = cell(node.key, up.depth);
-            let now = if up.place.words == 0 { up.place.item } else { self.load_item(up, cell) };
-            if now == item && !up.dirty {
+            let (up, place) = (tree.node(node.parent), *tree.place(node.parent));
+            let (word, shift) = self.item_at(up, place, cell(node.key, up.depth));
+            let now = if place.words == 0 { place.item } else { (self.arena.get(word) >> shift) as u32 };
+            if now == item && !tree.is_dirty(node.parent) {
                 return Ok(());
             }
             // Both name records: the cell has an item to itself.
-            if now & item & RECORD != 0 && up.place.words != 0 {
-                let (word, shift) = self.item_at(up, cell);
+            if now & item & RECORD != 0 && place.words != 0 {
                 plan.stores.push((Target::Word(word, shift), item));
                 return Ok(());
             }
             top = node.parent;
-            tree.node_mut(top).dirty = true;
+            tree.set_dirty(top, true);
         }
     }
 
@@ -179,9 +177,8 @@ impl Records {
     ) -> Result<(), FibError> {
         if let Err(e) = encoded {
             for (id, old) in plan.encoded.into_iter().rev() {
-                let node = tree.node_mut(id);
-                node.dirty = true;
-                let unused = mem::replace(&mut node.place, old);
+                tree.set_dirty(id, true);
+                let unused = mem::replace(tree.place_mut(id), old);
                 if unused.words != 0 {
                     self.arena.retire(unused.item & INDEX, unused.words.into());
                 }
@@ -202,12 +199,6 @@ impl Records {
         Ok(())
     }
 
-    /// The item of a cell in a node's record.
-    fn load_item(&self, node: &Node<Place>, cell: u8) -> u32 {
-        let (word, shift) = self.item_at(node, cell);
-        (self.arena.get(word) >> shift) as u32
-    }
-
     /// Makes a cell of a published record name another record.
     fn store_item(&self, word: u32, shift: u32, item: u32) {
         let other_half = self.arena.get(word) & !(u64::from(u32::MAX) << shift);
@@ -215,12 +206,12 @@ impl Records {
     }
 
     /// Word and shift of a cell's item in a node's record.
-    fn item_at(&self, node: &Node<Place>, cell: u8) -> (u32, u32) {
-        let at = node.place.item & INDEX;
+    fn item_at(&self, node: &Node, place: Place, cell: u8) -> (u32, u32) {
+        let at = place.item & INDEX;
         if node.parent == NONE {
             return (at + u32::from(cell) / 2, u32::from(cell) % 2 * 32);
         }
-        let at = at + if node.place.item & SKIPPING != 0 { SKIP_HEADER } else { 0 };
+        let at = at + if place.item & SKIPPING != 0 { SKIP_HEADER } else { 0 };
         let r = rank(self.arena.get(at), cell.into());
         (at + r.div_ceil(2), (!r & 1) * 32)
     }
@@ -240,6 +231,10 @@ impl Encoding for Records {
     }
 
     fn publish_subtree(&mut self, tree: &mut Tree<Place>, top: NodeId) -> Result<(), FibError> {
+        // The item that will lead to it is far away in memory, and needed only after it is encoded.
+        let above = tree.place(tree.node(top).parent).item & INDEX;
+        self.arena.prefetch(above);
+        self.arena.prefetch(above + 8);
         let mut plan = Plan::default();
         let encoded = self.plan_subtree(tree, top, &mut plan);
         self.finish(tree, plan, encoded)

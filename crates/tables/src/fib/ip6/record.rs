@@ -40,15 +40,15 @@ pub(crate) struct Encoded {
 impl Encoded {
     /// Merges equal neighbours of the 64 cells.
     pub(crate) fn new(cells: &[u32; 64]) -> Self {
-        let mut out = Encoded { change: 0, items: [0; 64], len: 0 };
-        let mut last = None;
-        for (c, &item) in cells.iter().enumerate() {
-            if last != Some(item) {
-                out.change |= 1 << c;
-                out.items[out.len] = item;
-                out.len += 1;
-                last = Some(item);
-            }
+        // All comparisons first: a branch per cell is one nobody can foresee.
+        let mut change = 1u64;
+        for (c, pair) in cells.windows(2).enumerate() {
+            change |= u64::from(pair[0] != pair[1]) << (c + 1);
+        }
+        let mut out = Encoded { change, items: [0; 64], len: change.count_ones() as usize };
+        for item in &mut out.items[..change.count_ones() as usize] {
+            *item = cells[change.trailing_zeros() as usize & 63];
+            change &= change - 1;
         }
         out
     }

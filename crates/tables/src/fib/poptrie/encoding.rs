@@ -121,16 +121,16 @@ impl Nodes {
 
     /// Writes leaves and nodes below `id` where they are stale; the words of `id` itself are the caller's to place.
     fn encode(&mut self, tree: &Tree<Place>, id: NodeId, plan: &mut Plan) -> Result<Words, FibError> {
-        let node = tree.node(id);
-        let place = node.place;
-        if !node.dirty {
+        let (node, place) = (tree.node(id), *tree.place(id));
+        if !tree.is_dirty(id) {
             return Ok(self.words_at(place));
         }
-        let (leafvec, leaves) = self.encode_leaves(node.kids, &node.paint(), plan)?;
+        let (leafvec, leaves) = self.encode_leaves(node.kids, &tree.paint(id), plan)?;
+        let kid_ids = tree.kid_ids(id);
         let same_kids = place.at != 0
             && self.arena.get(place.at) == node.kids
-            && node.kid_ids.iter().all(|&kid| !tree.node(kid).dirty && tree.node(kid).place.at != 0);
-        let nodes = if same_kids { place.nodes } else { self.encode_nodes(tree, &node.kid_ids, None, plan)? };
+            && kid_ids.iter().all(|&kid| !tree.is_dirty(kid) && tree.place(kid).at != 0);
+        let nodes = if same_kids { place.nodes } else { self.encode_nodes(tree, kid_ids, None, plan)? };
         plan.replaced.extend([place.leaves].into_iter().chain((!same_kids).then_some(place.nodes)));
         Ok(Words { vector: node.kids, leafvec, leaves, nodes })
     }
@@ -209,11 +209,11 @@ impl Nodes {
         root: NodeId,
         plan: &mut Plan,
     ) -> Result<(), FibError> {
-        if !tree.node(root).dirty {
+        if !tree.is_dirty(root) {
             return Ok(());
         }
         let words = self.encode(tree, root, plan)?;
-        let place = tree.node(root).place;
+        let place = *tree.place(root);
         if !self.in_place(root, place, words, plan) {
             let block = self.alloc(NODE_WORDS, plan)?;
             self.place(root, block.at, words, plan);
@@ -236,15 +236,15 @@ impl Nodes {
         plan: &mut Plan,
     ) -> Result<(), FibError> {
         let words = self.encode(tree, top, plan)?;
-        if self.in_place(top, tree.node(top).place, words, plan) {
+        if self.in_place(top, *tree.place(top), words, plan) {
             return Ok(());
         }
-        let up = tree.node(parent);
-        let block = self.encode_nodes(tree, &up.kid_ids, Some((top, words)), plan)?;
-        plan.replaced.push(up.place.nodes);
-        let bases = Words { nodes: block, ..self.words_at(up.place) }.bases();
-        plan.bases.push((up.place.at + 2, bases));
-        plan.places.push((parent, Place { nodes: block, ..up.place }));
+        let up = *tree.place(parent);
+        let block = self.encode_nodes(tree, tree.kid_ids(parent), Some((top, words)), plan)?;
+        plan.replaced.push(up.nodes);
+        let bases = Words { nodes: block, ..self.words_at(up) }.bases();
+        plan.bases.push((up.at + 2, bases));
+        plan.places.push((parent, Place { nodes: block, ..up }));
         Ok(())
     }
 
@@ -270,9 +270,10 @@ impl Nodes {
             self.shared.direct[slot].store(entry, Ordering::Release);
         }
         for (id, place) in plan.places {
-            let node = tree.node_mut(id);
-            node.place = place;
-            node.dirty &= id == keep_dirty;
+            *tree.place_mut(id) = place;
+            if id != keep_dirty {
+                tree.set_dirty(id, false);
+            }
         }
         let dead = mem::take(&mut tree.dead);
         let gone = dead.into_iter().flat_map(|place| [place.own_block(), place.leaves, place.nodes]);
@@ -301,7 +302,7 @@ impl Encoding for Nodes {
 
     fn publish_subtree(&mut self, tree: &mut Tree<Place>, mut top: NodeId) -> Result<(), FibError> {
         // Nodes that were never placed (they came back when a change failed) are written with those above them.
-        while tree.node(top).parent != NONE && tree.node(tree.node(top).parent).place.at == 0 {
+        while tree.node(top).parent != NONE && tree.place(tree.node(top).parent).at == 0 {
             top = tree.node(top).parent;
         }
         let mut plan = Plan::default();

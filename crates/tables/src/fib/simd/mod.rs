@@ -38,3 +38,17 @@ pub(crate) fn gathers_are_fast() -> bool {
     let vendor = std::arch::x86_64::__cpuid(0);
     (vendor.ebx, vendor.edx, vendor.ecx) == (0x756e_6547, 0x4965_6e69, 0x6c65_746e) // "GenuineIntel"
 }
+
+/// Asks for the cache line that holds `at`, without waiting for it: for a writer that will need several lines which are
+/// far apart and whose places it knows early. Does nothing where the CPU has no such instruction.
+#[inline(always)]
+pub(crate) fn prefetch<T>(at: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, not an access; the address is that of a live reference anyway. SSE is part of x86-64.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(at).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
