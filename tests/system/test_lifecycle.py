@@ -57,7 +57,7 @@ def test_sigterm_leaves_nothing(tmp_path, memory):
 
 
 @pytest.mark.parametrize(("change", "to", "said"), [
-    ('device = "net_null0"', 'device = "net_nosuch0"', r"net_nosuch0"),
+    ('device = "net_null0"', 'device = "net_nosuch0"', r'toml:\d+:.*no driver "net_nosuch"'),
     ('device = "net_null0"', 'device = "net_af_packet0,iface=nosuch0"', r"no Linux interface 'nosuch0'"),
     ("memory_mb = 128", "memory_mb = 4", r"memory"),
     ("cpu = {cpu}", "cpu = 99", r"toml:\d+:.*99"),

@@ -231,3 +231,7 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 #[path = "tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tests_limits.rs"]
+mod tests_limits;
