@@ -145,6 +145,7 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
     let interfaces = interfaces::read(tables(&mut root, "interface"), source, &ports);
     let raw_routes = tables(&mut root, "route");
     let raw_ribs = tables(&mut root, "rib");
+    let tables_at = raw_ribs.last().map(|s| s.at);
     let raw_neighbors = tables(&mut root, "neighbor");
     root.finish();
 
@@ -152,7 +153,6 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
     let net = resolve::Network::new(&interfaces);
     let neighbors = neighbors::read(raw_neighbors, source, &net);
     let (mut routes, net) = routes::read(raw_routes, source, net);
-    let tables_at = raw_ribs.last().map(|s| s.at);
     ribs::read(raw_ribs, source, &net, open, &mut routes);
     if let Err(limit) = check_routes(&routes, interfaces.len()) {
         source.problem(

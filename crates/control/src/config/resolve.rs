@@ -1,7 +1,6 @@
 //! Whether gateways lead somewhere: to a connected network, directly or through other static routes.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -22,8 +21,6 @@ pub(super) struct Network<'a> {
     connected: Vec<(IpNet, &'a str)>,
     /// Static routes that forward, or do not (`None`), by prefix.
     routes: BTreeMap<IpNet, Option<Vec<Hop>>>,
-    /// Of routes that are known to lead to neighbours: how many routes, they included, that takes at most.
-    known: RefCell<HashMap<IpNet, usize>>,
 }
 
 /// A path as configured.
@@ -39,13 +36,12 @@ impl<'a> Network<'a> {
         let of = |i: &'a Interface| i.spec.addresses.iter().map(|a| (a.trunc(), i.spec.name.as_str()));
         let mut connected: Vec<_> = interfaces.iter().flat_map(of).collect();
         connected.sort_by_key(|(net, _)| std::cmp::Reverse(net.prefix_len()));
-        Network { interfaces, connected, routes: BTreeMap::new(), known: RefCell::default() }
+        Network { interfaces, connected, routes: BTreeMap::new() }
     }
 
     /// Lets gateways be resolved through a static route.
     pub(super) fn add_route(&mut self, prefix: IpNet, hops: Option<Vec<Hop>>) {
         self.routes.insert(prefix, hops);
-        self.known.take();
     }
 
     pub(super) fn interface(&self, name: &str) -> Option<&'a Interface> {
@@ -80,25 +76,25 @@ impl<'a> Network<'a> {
     /// connected network, directly or through other static routes. The router follows those itself, and again whenever
     /// one of them changes. The error is what was found and what was expected.
     pub(super) fn resolve(&self, hops: &[Hop]) -> Result<RouteAction, String> {
-        hops.iter().try_for_each(|hop| self.one(hop, &mut Vec::new()).map(drop))?;
+        hops.iter().try_for_each(|hop| self.one(hop, &mut Vec::new()))?;
         let path = |h: &Hop| Path { gateway: h.gateway, interface: h.interface.clone(), weight: h.weight };
         Ok(RouteAction::Forward(hops.iter().map(path).collect()))
     }
 
-    /// Follows one path. Returns how many routes that takes.
-    fn one(&self, hop: &Hop, via: &mut Vec<IpNet>) -> Result<usize, String> {
-        let Some(gateway) = hop.gateway else { return Ok(0) };
+    fn one(&self, hop: &Hop, via: &mut Vec<IpNet>) -> Result<(), String> {
+        let Some(gateway) = hop.gateway else { return Ok(()) };
         if self.is_own(gateway) {
             return Err(format!(
                 "the gateway {gateway} is this router's own address: expected a neighbour's"
             ));
         }
-        let interface = hop.interface.as_deref();
-        if is_link_local(gateway) && interface.is_none() {
+        if hop.interface.is_some() {
+            return Ok(());
+        }
+        if is_link_local(gateway) {
             return Err(format!("the gateway {gateway} is link-local: expected {{ gateway, interface }}"));
         }
-        let on = |name: &str| interface.is_none_or(|i| i == name);
-        if let Some((net, _)) = self.connected.iter().find(|(net, name)| on(name) && net.contains(&gateway)) {
+        if let Some((net, _)) = self.connected.iter().find(|(net, _)| net.contains(&gateway)) {
             if let IpNet::V4(v4) = net
                 && v4.prefix_len() < 31
                 && (gateway == v4.network() || gateway == v4.broadcast())
@@ -106,14 +102,14 @@ impl<'a> Network<'a> {
                 let what = format!("the network or broadcast address of {net}");
                 return Err(format!("the gateway {gateway} is {what}: expected a host"));
             }
-            return Ok(0);
+            return Ok(());
         }
-        if interface.is_some() { Ok(0) } else { self.through_route(gateway, via) }
+        self.through_route(gateway, via)
     }
 
     /// A gateway that is on no link, through the longest static route to it. Default routes do not count: they would
     /// make every mistyped gateway resolve.
-    fn through_route(&self, gateway: IpAddr, via: &mut Vec<IpNet>) -> Result<usize, String> {
+    fn through_route(&self, gateway: IpAddr, via: &mut Vec<IpNet>) -> Result<(), String> {
         let most = if gateway.is_ipv4() { 32 } else { 128 };
         let covering = (1..=most).rev().find_map(|length| {
             let net = IpNet::new(gateway, length).ok()?.trunc();
@@ -128,15 +124,10 @@ impl<'a> Network<'a> {
             let way = via.iter().map(ToString::to_string).collect::<Vec<_>>().join(" → ");
             return Err(format!("the gateway {gateway} leads back to itself: {way} → {prefix}"));
         }
-        // Each route is followed once: a way that is known to end cannot lead back, only be too long.
-        let known = self.known.borrow().get(prefix).copied();
-        if via.len() + known.unwrap_or(1) > MAX_DEPTH {
+        if via.len() >= MAX_DEPTH {
             return Err(format!(
                 "the gateway {gateway} needs more than {MAX_DEPTH} static routes to be resolved"
             ));
-        }
-        if let Some(known) = known {
-            return Ok(known);
         }
         let Some(hops) = hops else {
             return Err(format!(
@@ -144,13 +135,9 @@ impl<'a> Network<'a> {
             ));
         };
         via.push(*prefix);
-        let mut most = 0;
-        for hop in hops {
-            most = most.max(self.one(hop, via)?);
-        }
+        hops.iter().try_for_each(|hop| self.one(hop, via))?;
         via.pop();
-        self.known.borrow_mut().insert(*prefix, most + 1);
-        Ok(most + 1)
+        Ok(())
     }
 }
 
