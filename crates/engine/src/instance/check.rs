@@ -338,8 +338,10 @@ pub(super) mod tests {
             "the IPv4 routes have 65534 distinct sets of next hops: expected at most 65533, the most that a forwarding \
              table tells apart"
         );
-        let groups: Vec<_> = (0..65_000).map(|i| route(i, &[3 * i, 3 * i + 1])).collect();
-        assert_eq!(check_routes(&groups, 2), Err(RouteLimit::NextHops { found: 195_003, most: 131_071 }));
+        let gateways = |i: u32| (8 * i..8 * i + 8).collect::<Vec<_>>();
+        let groups: Vec<_> = (0..65_000).map(|i| route(i, &gateways(i))).collect();
+        let limit = RouteLimit::NextHops { found: 585_003, most: MAX_NEXT_HOPS - 1 };
+        assert_eq!(check_routes(&groups, 2), Err(limit));
     }
 
     #[test]
