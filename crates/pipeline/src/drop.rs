@@ -131,12 +131,16 @@ drop_reasons! {
     NoHeadroom = "no_headroom",
     /// The packet pool was empty when a packet had to be made.
     PoolExhausted = "pool_exhausted",
+    /// The driver delivered the packet in a buffer that it shares, and the pool was empty when it had to be copied.
+    RxNoCopy = "rx_no_copy",
     /// The adjacency was withdrawn while the packet was on its way through the graph.
     AdjacencyGone = "adjacency_gone",
     /// The port to send by does not exist on this worker.
     TxNoPort = "tx_no_port",
     /// The transmit queue was full.
     TxFull = "tx_full",
+    /// The packet spans several buffers, and the device to send by takes single ones: raise dpdk.buffer_size.
+    TxUnsendable = "tx_unsendable",
     /// The port to send by is down.
     TxPortDown = "tx_port_down",
     /// The ring to the worker that should handle the packet was full.

@@ -30,7 +30,7 @@ port = "lan"
 addresses = ["10.0.0.1/24"]
 "#;
 
-fn host() -> Host {
+pub(super) fn host() -> Host {
     Host { cpus: Some((0..4).collect()) }
 }
 
@@ -38,7 +38,7 @@ fn no_file(_: &Path) -> io::Result<Box<dyn Read>> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-fn good(text: &str) -> Config {
+pub(super) fn good(text: &str) -> Config {
     parse("t.toml", text, &host(), &no_file).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -48,7 +48,7 @@ fn bad(text: &str) -> Vec<String> {
 }
 
 /// The base configuration with more below it: line 1 of `more` is line 25.
-fn with(more: &str) -> String {
+pub(super) fn with(more: &str) -> String {
     format!("{BASE}{}{more}", "\n".repeat(24 - BASE.lines().count()))
 }
 
@@ -236,6 +236,34 @@ const ERRORS: &[(&str, &str)] = &[
         "[dpdk]\neal_args = [\"--no-huge\"]",
         "t.toml:26:13: dpdk.eal_args[0]: --no-huge is set by the program: expected the key `dpdk.memory` instead",
     ),
+    (
+        "[dpdk]\neal_args = [\"-l0-3\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: -l is set by the program: expected the key `worker.cpu` instead",
+    ),
+    (
+        "[dpdk]\neal_args = [\"-vm512\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: -m is set by the program: expected the key `dpdk.memory_mb` instead",
+    ),
+    (
+        "[dpdk]\neal_args = [\"--lcore=0@1\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: --lcores is set by the program: expected the key `worker.cpu` instead",
+    ),
+    (
+        "[dpdk]\neal_args = [\"--file-pre=x\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: --file-prefix is set by the program: expected the key `dpdk.file_prefix` instead",
+    ),
+    (
+        "[dpdk]\neal_args = [\"--log-levle=7\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: DPDK has no argument \"--log-levle\": did you mean \"--log-level\"?",
+    ),
+    (
+        "[dpdk]\neal_args = [\"--help\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: DPDK has no argument \"--help\": expected one such as \"--log-level=lib.eal:debug\"",
+    ),
+    (
+        "[dpdk]\neal_args = [\"--log-level=7\", \"8\"]",
+        "t.toml:26:30: dpdk.eal_args[1]: DPDK has no argument \"8\": expected one such as \"--log-level=lib.eal:debug\"",
+    ),
     // workers
     (
         "[[worker]]\ncpu = 1",
@@ -266,6 +294,14 @@ const ERRORS: &[(&str, &str)] = &[
     (
         "[[port]]\nname = \"x\"\ndevice = \"net_null0,size=64\"",
         "t.toml:27:10: port[2].device: the device of port \"wan\" (line 6) again: expected another device",
+    ),
+    (
+        "[[port]]\nname = \"x\"\ndevice = \"net_af_paket0,iface=eth0\"",
+        "t.toml:27:10: port[2].device: DPDK has no driver \"net_af_paket\": did you mean \"net_af_packet\"?",
+    ),
+    (
+        "[[port]]\nname = \"x\"\ndevice = \"+1:00.0\"",
+        "t.toml:27:10: port[2].device: found \"+1:00.0\": expected a PCI address such as 0000:01:00.0, or a virtual device such as net_af_packet0,iface=eth0",
     ),
     (
         "[[port]]\nname = \"wan\"\ndevice = \"net_null5\"",
