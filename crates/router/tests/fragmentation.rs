@@ -87,11 +87,18 @@ fn a_whole_burst_keeps_its_order() {
     }
 }
 
-/// Small packets and large ones of one flow, past the regular nodes: they leave in the order they came.
+/// Small packets and large ones of one flow, by the express way and by the regular nodes alone (where traced bursts go): they
+/// leave in the order they came.
 #[test]
 fn packets_that_fit_neither_overtake_fragments_nor_are_overtaken() {
+    for traced in [0, u32::MAX] {
+        keeps_order(traced);
+    }
+}
+
+fn keeps_order(traced: u32) {
     let mut bed = Testbed::new().unwrap();
-    bed.with_graph(|graph, _| graph.tracer().arm(u32::MAX, None));
+    bed.with_graph(|graph, _| graph.tracer().arm(traced, None));
     let size = |i: usize| if i % 3 == 1 || i % 7 == 2 { 3000 + i } else { 100 + i };
     let sent = bed.receive(4, (0..64).map(|i| HeapPacket::new(&datagram(&[], &pattern(size(i)), 0))));
     assert_eq!(bed.drops(), []);
