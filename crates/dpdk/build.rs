@@ -62,7 +62,7 @@ fn bind(flags: &[String]) -> Result<(), String> {
         .clang_args(flags)
         .allowlist_function("lr_.*")
         .allowlist_var("lr_.*")
-        .allowlist_function("rte_eal_(init|cleanup|get_runtime_dir)")
+        .allowlist_function("rte_eal_(cleanup|get_runtime_dir)")
         .allowlist_function("rte_(version|get_tsc_hz|thread_register|thread_unregister)")
         .allowlist_function("rte_dev_(probe|remove)")
         .allowlist_function("rte_pktmbuf_(pool_create|free_bulk|copy)")

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import subprocess
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_sigterm_leaves_nothing(tmp_path, memory):
 
 
 @pytest.mark.parametrize(("change", "to", "said"), [
-    ('device = "net_null0"', 'device = "net_nosuch0"', r"net_nosuch0"),
+    ('device = "net_null0"', 'device = "net_nosuch0"', r'toml:\d+:.*no driver "net_nosuch"'),
     ('device = "net_null0"', 'device = "net_af_packet0,iface=nosuch0"', r"no Linux interface 'nosuch0'"),
     ("memory_mb = 128", "memory_mb = 4", r"memory"),
     ("cpu = {cpu}", "cpu = 99", r"toml:\d+:.*99"),
@@ -87,3 +88,11 @@ def test_a_second_instance_with_the_same_socket_is_refused(tmp_path):
         done = lab.sh(f"{lab.LINERATE} run {other}", check=False, timeout=30)
         assert done.returncode != 0 and str(r.socket) in done.stderr, done
         assert r.cli("show ports").returncode == 0, "the first instance goes on"
+
+
+@pytest.mark.parametrize(("ci", "code", "said"), [("true", 1, "CANNOT RUN"), ("", 0, "SKIPPED"), ("false", 0, "SKIPPED")])
+def test_tests_that_cannot_run_fail_in_ci_and_are_skipped_loudly_elsewhere(ci, code, said):
+    script = pathlib.Path(__file__).with_name("run.sh").read_text()
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", f"CI={ci}", "bash", "-s"]
+    done = subprocess.run(nobody, input=script, text=True, capture_output=True, timeout=30, cwd="/", check=False)
+    assert (done.returncode, said in done.stderr) == (code, True), done

@@ -11,6 +11,7 @@ use linerate_pipeline::{PortId, WorkerCounters};
 use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
 use crate::show::neighbors::Neighbor;
+use crate::show::router::Router;
 use crate::show::routes::{RouteQuery, Routes};
 
 /// A running instance. Calls come from control threads only and may take locks, but none that a worker waits for.
@@ -29,6 +30,8 @@ pub trait Dataplane: Send + Sync + 'static {
     fn interfaces(&self) -> Vec<Interface>;
     /// Neighbours.
     fn neighbors(&self) -> Vec<Neighbor>;
+    /// Figures of the router's control logic, those of workers left out.
+    fn router(&self) -> Router;
     /// Forwarding tables.
     fn fibs(&self) -> Vec<Fib>;
     /// A page of routes. The query is checked: its prefix has no host bits, `longer` comes with one, the limit is in

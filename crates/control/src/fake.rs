@@ -11,6 +11,7 @@ use crate::dataplane::{Dataplane, Moved, PortView, QueueView, Refused, WorkerVie
 use crate::show::fib::{Fib, SourceCount};
 use crate::show::interfaces::Interface;
 use crate::show::neighbors::Neighbor;
+use crate::show::router::{LostFigures, NeighborFigures, Router, TableFigures};
 use crate::show::routes::{Path, Route, RouteQuery, Routes};
 
 pub(crate) struct Fake {
@@ -49,6 +50,7 @@ impl Fake {
             counters.cycles.add(10_000_000);
             counters.busy_cycles.add(2_500_000 * (id + 1));
             counters.longest_loop.set(4_200);
+            counters.trace_lost.set(5 * id);
             let wan = counters.port(0);
             wan.received.add(1_000_000 * (id + 1));
             wan.rx_bytes.add(60_000_000 * (id + 1));
@@ -201,6 +203,14 @@ impl Dataplane for Fake {
             neighbor("2001:db8:f::2", None, "incomplete"),
             neighbor("198.18.0.2", Some("02:00:00:00:00:99"), "static"),
         ]
+    }
+
+    fn router(&self) -> Router {
+        Router {
+            neighbors: NeighborFigures { known: 2, resolved: 1, duplicates: 12_345, ..Default::default() },
+            tables: TableFigures { actions: 4, next_hops: 7, adjacencies: 2, buckets: 64, retired: 0 },
+            lost: LostFigures { events: 9, trace_hops: 0 },
+        }
     }
 
     fn fibs(&self) -> Vec<Fib> {

@@ -58,17 +58,47 @@ static ssize_t log_write(void *cookie, const char *text, size_t len)
 	return (ssize_t)len;
 }
 
-int lr_log_to(void (*line)(const char *text, size_t len))
+static FILE *log_stream(void)
 {
 	cookie_io_functions_t io = { .write = log_write };
+	FILE *file = fopencookie(NULL, "w", io);
+
+	if (file != NULL)
+		setvbuf(file, NULL, _IOLBF, 512);
+	return file;
+}
+
+int lr_log_to(void (*line)(const char *text, size_t len))
+{
 	FILE *file;
 
 	log_line = line;
-	file = fopencookie(NULL, "w", io);
+	file = log_stream();
 	if (file == NULL)
 		return -errno;
-	setvbuf(file, NULL, _IOLBF, 512);
 	return rte_openlog_stream(file);
+}
+
+int lr_eal_init(int argc, char **argv)
+{
+	/* Nothing else in the process writes by C's streams. */
+	FILE *out = stdout, *err = stderr;
+	FILE *nowhere = fopen("/dev/null", "w");
+	FILE *log = log_stream();
+	int rc;
+
+	if (nowhere != NULL)
+		stdout = nowhere;
+	if (log != NULL)
+		stderr = log;
+	rc = rte_eal_init(argc, argv);
+	stdout = out;
+	stderr = err;
+	if (nowhere != NULL)
+		fclose(nowhere);
+	if (log != NULL)
+		fclose(log);
+	return rc;
 }
 
 uint16_t lr_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t n)

@@ -28,6 +28,10 @@ int lr_errno(void);
 /* Sends all of DPDK's log to `line`, called with whole writes; 0 or -errno. */
 int lr_log_to(void (*line)(const char *text, size_t len));
 
+/* rte_eal_init, after lr_log_to: what it writes to standard error goes to the log as well, and what it writes to standard
+ * output nowhere: a page of usage for an argument that it does not take. */
+int lr_eal_init(int argc, char **argv);
+
 uint16_t lr_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t n);
 uint16_t lr_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t n);
 

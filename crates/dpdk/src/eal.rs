@@ -202,7 +202,7 @@ fn start(args: &[String]) -> Result<(), Errno> {
     let argc = i32::try_from(args.len()).map_err(|_| invalid)?;
     let argv = Box::leak(argv.into_boxed_slice());
     // SAFETY: a NULL-terminated array of `argc` C strings that live for ever.
-    if unsafe { ffi::rte_eal_init(argc, argv.as_mut_ptr()) } < 0 { Err(Errno::last()) } else { Ok(()) }
+    if unsafe { ffi::lr_eal_init(argc, argv.as_mut_ptr()) } < 0 { Err(Errno::last()) } else { Ok(()) }
 }
 
 /// The calling thread's CPU affinity, given back on drop.
@@ -262,6 +262,9 @@ fn explain(errno: Errno, config: &EalConfig, log: &str) -> EalError {
         nix::libc::EACCES | nix::libc::EPERM => "; run it as root or with the capabilities the devices need",
         nix::libc::ENOMEM => "; give it more memory",
         _ if has("permission") => "; run it as root or with the capabilities the devices need",
+        _ if !config.extra_args.is_empty() && errno.0 != nix::libc::ENODEV && !has("driver") => {
+            "; check the further EAL arguments (dpdk.eal_args)"
+        }
         _ if has("hugepage") => "; check the reserved hugepages (/proc/meminfo)",
         _ if has("driver") || has("vdev") || !config.vdevs.is_empty() => {
             "; check the device strings and that the driver packages are installed (Debian: librte-meta-net)"
@@ -270,6 +273,30 @@ fn explain(errno: Errno, config: &EalConfig, log: &str) -> EalError {
     };
     let log = if log.is_empty() { String::new() } else { format!(": {log}") };
     EalError::Init { errno, log, advice }
+}
+
+/// Removes the runtime directories that programs of this project left behind when they were killed: those named
+/// `linerate-WORD-PID` with a word of `words`, whose process has ended or is `ending`. Directories under other names, such as
+/// those of configured instances, are left alone: their names do not tell whether somebody uses them.
+pub fn remove_stale_runtime_dirs(words: &[&str], ending: Option<u32>) {
+    let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    for base in [Some(PathBuf::from("/var/run")), user, Some(PathBuf::from("/tmp"))].into_iter().flatten() {
+        remove_stale_in(&base.join("dpdk"), words, &|pid| {
+            ending != Some(pid) && Path::new("/proc").join(pid.to_string()).exists()
+        });
+    }
+}
+
+fn remove_stale_in(base: &Path, words: &[&str], alive: &dyn Fn(u32) -> bool) {
+    let pid = |name: &str| {
+        let (word, pid) = name.strip_prefix("linerate-")?.rsplit_once('-')?;
+        words.contains(&word).then(|| pid.parse::<u32>().ok()).flatten()
+    };
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().and_then(pid).is_some_and(|pid| !alive(pid)) {
+            remove_runtime_dir(&entry.path());
+        }
+    }
 }
 
 fn runtime_dir() -> PathBuf {
@@ -289,4 +316,32 @@ fn remove_runtime_dir(dir: &Path) {
         }
     }
     let _ = fs::remove_dir(dir);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_directories_of_ended_processes_of_ours_are_removed() {
+        let base = tempfile::tempdir().unwrap();
+        let gone = ["linerate-demo-7", "linerate-bench-7"];
+        let kept = [
+            "linerate-demo-8",
+            "linerate-7",
+            "linerate-edge-7",
+            "linerate-demo-x",
+            "demo-7",
+            "linerate-demo-",
+        ];
+        for name in gone.iter().chain(&kept) {
+            fs::create_dir(base.path().join(name)).unwrap();
+        }
+        fs::write(base.path().join("linerate-demo-7/config"), "").unwrap();
+        fs::write(base.path().join("linerate-demo-8/config"), "").unwrap();
+        remove_stale_in(base.path(), &["demo", "bench"], &|pid| pid == 8);
+        assert!(gone.iter().all(|name| !base.path().join(name).exists()));
+        assert!(kept.iter().all(|name| base.path().join(name).exists()));
+        assert!(base.path().join("linerate-demo-8/config").exists());
+    }
 }

@@ -28,7 +28,7 @@ mod port;
 mod tsc;
 
 pub use args::{EalConfig, Memory, Pci};
-pub use eal::{CleanupError, Eal, EalError};
+pub use eal::{CleanupError, Eal, EalError, remove_stale_runtime_dirs};
 pub use errno::Errno;
 pub use life::{ThreadError, WorkerThread, kept_buffers, register_worker_thread};
 pub use log::take_log;

@@ -77,11 +77,16 @@ fn is_telling(line: &str) -> bool {
     .any(|word| line.contains(word))
 }
 
-/// What DPDK's bus code says about every device whose driver refuses it, or a driver of one it accepts.
+/// What DPDK says after what was wrong: its bus code about every device whose driver refuses it (or about the driver of one
+/// it accepts), its start about all arguments.
 fn is_general(line: &str) -> bool {
-    ["Driver cannot attach the device", "Failed to attach device on primary process", "mp action callback"]
-        .iter()
-        .any(|general| line.contains(general))
+    const GENERAL: [&str; 4] = [
+        "Driver cannot attach the device",
+        "Failed to attach device on primary process",
+        "mp action callback",
+        "Invalid 'command line' arguments",
+    ];
+    GENERAL.iter().any(|general| line.contains(general))
         || line.contains("failed to initialize") && line.ends_with("device")
 }
 

@@ -377,8 +377,8 @@ impl std::fmt::Debug for Mbuf {
 }
 
 /// Brings a received burst under the module's invariant: notes the port in each header and replaces what the driver
-/// does not own alone by a copy. Returns how many remain at the front of `burst`, their bytes, and how many were copied
-/// and how many freed because no copy could be made.
+/// does not own alone by a copy. Returns how many remain at the front of `burst`, their bytes, and how many were freed
+/// because no copy could be made.
 ///
 /// # Safety
 /// `burst` holds mbufs received from a driver, each owned by the caller and from a pool with our private area.
@@ -396,7 +396,7 @@ pub(crate) unsafe fn admit(burst: &mut [*mut rte_mbuf], rx_port: PortId) -> Admi
         }
     }
     if odd == 0 {
-        return Admitted { kept: burst.len(), bytes, copied: 0, lost: 0 };
+        return Admitted { kept: burst.len(), bytes, lost: 0 };
     }
     // SAFETY: as above.
     unsafe { admit_slow(burst, rx_port) }
@@ -407,14 +407,14 @@ pub(crate) struct Admitted {
     pub(crate) kept: usize,
     /// Bytes of those kept.
     pub(crate) bytes: u64,
-    pub(crate) copied: u64,
+    /// Packets freed because the pool had no buffer for a copy.
     pub(crate) lost: u64,
 }
 
 #[cold]
 #[inline(never)]
 unsafe fn admit_slow(burst: &mut [*mut rte_mbuf], rx_port: PortId) -> Admitted {
-    let (mut kept, mut bytes, mut copied, mut lost) = (0, 0, 0, 0);
+    let (mut kept, mut bytes, mut lost) = (0, 0, 0);
     for i in 0..burst.len() {
         let raw = burst[i];
         // SAFETY: live, owned mbufs; `copy` is a fresh chain from the same pool, the original is freed once.
@@ -435,10 +435,9 @@ unsafe fn admit_slow(burst: &mut [*mut rte_mbuf], rx_port: PortId) -> Admitted {
             burst[kept] = copy;
             bytes += u64::from((*copy).pkt_len);
             kept += 1;
-            copied += 1;
         }
     }
-    Admitted { kept, bytes, copied, lost }
+    Admitted { kept, bytes, lost }
 }
 
 /// Whether every segment is the chain's own and the header describes the chain.

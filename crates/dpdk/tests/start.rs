@@ -134,3 +134,29 @@ fn a_wrong_device_at_start_is_one_sentence() {
     assert_eq!(affinity(), before);
     assert!(matches!(Eal::init(&EalConfig::default()), Err(EalError::AlreadyStarted)));
 }
+
+/// DPDK prints a page of usage for such an argument: nobody shall see that. The test runs itself as a process of its own to
+/// see all that is written.
+#[test]
+fn an_argument_that_dpdk_does_not_take_is_one_sentence() {
+    if std::env::var_os("LINERATE_WRONG_ARGUMENT").is_none() {
+        let name = "an_argument_that_dpdk_does_not_take_is_one_sentence";
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env("LINERATE_WRONG_ARGUMENT", "1")
+            .output()
+            .unwrap();
+        let all = String::from_utf8_lossy(&[child.stdout, child.stderr].concat()).into_owned();
+        assert!(child.status.success(), "{all}");
+        assert!(!all.contains("Usage:") && !all.contains("EAL common options"), "{all}");
+        assert!(!all.lines().any(|line| line.starts_with("EAL: ")), "{all}");
+        let said = "said: DPDK does not start: Invalid argument (os error 22): Invalid process type specified; check the";
+        assert!(all.contains(said), "{all}");
+        return;
+    }
+    let extra_args = vec!["--proc-type=seven".into()];
+    let error = Eal::init(&EalConfig { extra_args, ..EalConfig::default() }).unwrap_err().to_string();
+    assert!(error.ends_with("check the further EAL arguments (dpdk.eal_args)"), "{error}");
+    assert!(!error.contains('\n'), "{error}");
+    eprintln!("said: {error}");
+}

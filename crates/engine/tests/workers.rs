@@ -10,8 +10,11 @@ use std::time::{Duration, Instant};
 
 use common::{Bench, Checker, Random, Shape, frame, wait_for};
 use linerate_engine::desired::IdleSpec;
-use linerate_engine::workers::{MoveError, Moved, StartError};
+use linerate_engine::graphs;
+use linerate_engine::workers::{MoveError, Moved, RxSlot, StartError, WorkerSetup, Workers};
 use linerate_linux::thread as os;
+use linerate_pipeline::heap::HeapAlloc;
+use linerate_pipeline::io::RxQueue;
 use linerate_pipeline::{Batch, Cx, DropReason, Exits, Graph, GraphBuilder, HeapPacket, Node, exits};
 
 const SLEEPY: IdleSpec = IdleSpec::Sleep { max_microseconds: 50 };
@@ -208,6 +211,75 @@ fn a_full_ring_drops_by_name_and_a_held_up_worker_shows() {
         b.workers.clock().nanoseconds(v.longest_loop.get())
     };
     assert!(held_up(1) >= 30_000_000, "{} ns", held_up(1));
+}
+
+/// A worker that makes packets in its ticks and is slow about it, without a transmit queue of its own: what it makes while
+/// the instance stops is sent by the other, or not made.
+#[test]
+fn nothing_comes_out_of_a_worker_after_the_one_that_sends_for_it_has_ended() {
+    for _ in 0..5 {
+        let sink = common::Sink::default();
+        let slow = |cx: &mut Cx<'_, HeapPacket>| {
+            std::thread::sleep(Duration::from_millis(3));
+            let mut packet = HeapPacket::new(&[0; 60]);
+            cx.generated(&mut packet);
+            cx.tx.send(1, packet, cx.counters);
+        };
+        let setup = |w: usize| WorkerSetup {
+            cpu: None,
+            idle: SLEEPY,
+            graph: graphs::io::graph(&[1, 0]).unwrap(),
+            alloc: Box::new(HeapAlloc::default()),
+            on_tick: if w == 1 { Some(Box::new(slow)) } else { None },
+            rx: Vec::new(),
+            tx: if w == 0 { vec![(1, Box::new(sink.clone()) as _)] } else { Vec::new() },
+        };
+        let workers = Workers::start(vec![setup(0), setup(1)], &common::common(64)).unwrap();
+        let counters = |w: usize| workers.views()[w].counters.port(0);
+        wait_for("packets", || counters(0).sent.get() > 2);
+        workers.stop().unwrap();
+        assert_eq!(counters(1).handed_over.get(), counters(0).handed_in.get());
+        assert_eq!(counters(0).sent.get(), sink.take().len() as u64);
+        assert_eq!(workers.imbalance(), []);
+    }
+}
+
+/// A queue that delivers nothing and has lost packets for want of buffers.
+struct Losing(u64);
+
+impl RxQueue<HeapPacket> for Losing {
+    fn rx(&mut self, _: &mut Batch<HeapPacket>) -> usize {
+        0
+    }
+
+    fn take_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.0)
+    }
+}
+
+#[test]
+fn what_a_queue_lost_is_received_and_dropped_by_name() {
+    let setup = WorkerSetup {
+        cpu: None,
+        idle: SLEEPY,
+        graph: graphs::io::graph(&[1, 0]).unwrap(),
+        alloc: Box::new(HeapAlloc::default()),
+        on_tick: None,
+        rx: vec![RxSlot {
+            port: 0,
+            queue: 0,
+            device: Box::new(Losing(5)),
+            spread: [].into(),
+            counters: Arc::default(),
+        }],
+        tx: Vec::new(),
+    };
+    let workers = Workers::start(vec![setup], &common::common(64)).unwrap();
+    let counters = &workers.views()[0].counters;
+    wait_for("the loss is counted", || counters.drops(DropReason::RxNoCopy) == 5);
+    assert_eq!(counters.port(0).received.get(), 5);
+    workers.stop().unwrap();
+    assert_eq!(workers.imbalance(), []);
 }
 
 #[test]

@@ -14,8 +14,8 @@ Exit codes: 0 done; 1 it failed, or the instance refused; 2 wrong command line; 
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The configuration is not valid: 3.
-    Config(Report),
+    /// The configuration is not valid: 3. With what else there is to say about it.
+    Config(Report, Option<&'static str>),
     /// No instance answers: 4.
     NoInstance(ClientError),
     /// Anything else: 1.
@@ -26,7 +26,7 @@ pub(crate) enum Failure {
 
 impl From<Report> for Failure {
     fn from(report: Report) -> Self {
-        Failure::Config(report)
+        Failure::Config(report, None)
     }
 }
 
@@ -64,7 +64,8 @@ impl From<io::Error> for Failure {
 pub(crate) fn code(result: Result<(), Failure>) -> ExitCode {
     let (code, message) = match result {
         Ok(()) | Err(Failure::OutputClosed) => return ExitCode::SUCCESS,
-        Err(Failure::Config(report)) => (3, report.to_string()),
+        Err(Failure::Config(report, None)) => (3, report.to_string()),
+        Err(Failure::Config(report, Some(hint))) => (3, format!("{report}\n{hint}")),
         Err(Failure::NoInstance(error)) => (4, format!("linerate: {error}")),
         Err(Failure::Other(error)) => (1, format!("linerate: {}", sentence(&error))),
     };

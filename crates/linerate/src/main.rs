@@ -11,6 +11,7 @@ mod cmd;
 mod demo;
 mod exit;
 mod host;
+mod interrupt;
 
 use std::process::ExitCode;
 

@@ -67,9 +67,19 @@ fn an_instance_runs_answers_and_ends_without_a_trace() {
     lab.json(&["show", "drops"]);
     let trace = lab.json(&["trace", "1", "--port", "west"]);
     assert!(!trace["packets"][0]["hops"].as_array().unwrap().is_empty());
-    for view in
-        ["status", "ports", "workers", "queues", "interfaces", "neighbors", "drops", "graph", "fib", "routes"]
-    {
+    for view in [
+        "status",
+        "ports",
+        "workers",
+        "queues",
+        "interfaces",
+        "neighbors",
+        "router",
+        "drops",
+        "graph",
+        "fib",
+        "routes",
+    ] {
         let out = lab.ask(&["show", view]);
         assert!(out.status.success() && !out.stdout.is_empty(), "{view}: {}", text(&out.stderr));
     }
@@ -186,7 +196,13 @@ fn failing(name: &str, dpdk: &str, config: &str, code: i32, words: &[&str]) {
 #[test]
 fn a_device_that_is_not_there() {
     let config = ROUTER.replace("net_null1,size=64,no-rx=1", "net_nosuch1");
-    failing("nodev", DPDK, &config, 1, &["port `east`", "net_nosuch1"]);
+    failing(
+        "nodev",
+        DPDK,
+        &config,
+        3,
+        &["port[1].device: DPDK has no driver \"net_nosuch\": expected a device of"],
+    );
 }
 
 #[test]
@@ -292,6 +308,17 @@ fn check_says_what_is_wrong_and_what_is_right() {
     let places: Vec<&str> =
         message.lines().filter_map(|l| l.split("t.toml:").nth(1)?.split(' ').next()).collect();
     assert_eq!(places, ["1:1:", "2:7:", "3:1:"], "{message}");
+    // A configuration of a larger host: what to do is said once, and done it is valid.
+    std::fs::write(lab.config(), format!("[[worker]]\ncpu = 1000\n{ROUTER}")).unwrap();
+    let out = lab.run(&["check", lab.config().to_str().unwrap()]);
+    assert_eq!(out.status.code(), Some(3));
+    let message = text(&out.stderr);
+    assert!(message.lines().last().unwrap().contains("use --other-host"), "{message}");
+    let out = lab.run(&["check", "--other-host", lab.config().to_str().unwrap()]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    std::fs::write(lab.config(), "[[worker]]\ncpu = \"one\"\n").unwrap();
+    let message = text(&lab.run(&["check", lab.config().to_str().unwrap()]).stderr);
+    assert!(!message.contains("--other-host"), "{message}");
     assert_eq!(lab.run(&["check", "/no/such/file"]).status.code(), Some(3));
     assert_eq!(lab.run(&["frobnicate"]).status.code(), Some(2));
 }

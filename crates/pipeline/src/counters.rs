@@ -113,6 +113,8 @@ pub struct WorkerCounters {
     pub busy_cycles: Counter,
     /// Longest time between two quiescent points in TSC cycles: how long the worker was held up at most.
     pub longest_loop: Counter,
+    /// Hops of traced packets that were lost because nobody took them in time.
+    pub trace_lost: Counter,
 }
 
 impl WorkerCounters {
@@ -125,6 +127,7 @@ impl WorkerCounters {
             cycles: Counter::default(),
             busy_cycles: Counter::default(),
             longest_loop: Counter::default(),
+            trace_lost: Counter::default(),
         })
     }
 

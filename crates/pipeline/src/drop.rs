@@ -58,6 +58,10 @@ drop_reasons! {
     Ip4BadTotalLength = "ip4_bad_total_length",
     /// The IPv4 header checksum is wrong.
     Ip4BadChecksum = "ip4_bad_checksum",
+    /// An IPv4 option has an impossible length or pointer, or runs past the header.
+    Ip4BadOptions = "ip4_bad_options",
+    /// The IPv4 packet has a source route, by which senders get round filters: refused, as RFC 7126 advises.
+    Ip4SourceRoute = "ip4_source_route",
     /// The IPv4 source address can never be a sender (multicast, broadcast, loopback, or 0/8 in transit).
     Ip4BadSource = "ip4_bad_source",
     /// The IPv4 destination may not be forwarded (loopback, 0/8, or reserved 240/4).
@@ -127,12 +131,16 @@ drop_reasons! {
     NoHeadroom = "no_headroom",
     /// The packet pool was empty when a packet had to be made.
     PoolExhausted = "pool_exhausted",
+    /// The driver delivered the packet in a buffer that it shares, and the pool was empty when it had to be copied.
+    RxNoCopy = "rx_no_copy",
     /// The adjacency was withdrawn while the packet was on its way through the graph.
     AdjacencyGone = "adjacency_gone",
     /// The port to send by does not exist on this worker.
     TxNoPort = "tx_no_port",
     /// The transmit queue was full.
     TxFull = "tx_full",
+    /// The packet spans several buffers, and the device to send by takes single ones: raise dpdk.buffer_size.
+    TxUnsendable = "tx_unsendable",
     /// The port to send by is down.
     TxPortDown = "tx_port_down",
     /// The ring to the worker that should handle the packet was full.

@@ -19,6 +19,9 @@ const MAX_NODES: usize = 128;
 /// How many batches one pass may run before what is left counts as a loop.
 const MAX_STEPS: usize = 2048;
 
+/// Bursts that a node may let go before a batch enters: more than the packets a node of ours holds.
+const MAX_DUE: usize = 32;
+
 /// One pass in so many reads the time-stamp counter around each node; what it shows stands for all of them. Reading it
 /// costs as much as a node spends on several packets.
 const TIMED: u32 = 8;
@@ -119,7 +122,7 @@ impl<P: Packet> GraphBuilder<P> {
             return Err(GraphError::TooManyNodes);
         }
         let counters = self.nodes.iter().map(|_| NodeCounters::default()).collect::<Arc<[_]>>();
-        let mut slots = Vec::new();
+        let (mut slots, mut tickers) = (Vec::new(), Vec::new());
         let mut nodes = Vec::new();
         let names: Vec<_> = self.nodes.iter().map(|n| n.0).collect();
         for (name, defined) in self.nodes {
@@ -136,17 +139,19 @@ impl<P: Packet> GraphBuilder<P> {
                 })
                 .collect();
             nodes.push(NodeDescription { name, exits });
-            let ticks = node.wants_tick();
+            if node.wants_tick() {
+                tickers.push(slots.len());
+            }
             slots.push(Slot {
                 node,
                 joins,
-                ticks,
                 input: Box::default(),
                 backlog: VecDeque::with_capacity(BACKLOG),
             });
         }
         Ok(Graph {
             slots,
+            tickers,
             pending: 0,
             spare: Some(Box::default()),
             exits: ExitBuffer::default(),
@@ -216,6 +221,8 @@ impl GraphDescription {
 /// A graph, owned by one worker.
 pub struct Graph<P: Packet> {
     slots: Vec<Slot<P>>,
+    /// Nodes with timers.
+    tickers: Vec<usize>,
     /// Bit per node with packets waiting.
     pending: u128,
     /// The batch that is being processed changes places with this one.
@@ -236,7 +243,6 @@ pub struct Graph<P: Packet> {
 struct Slot<P: Packet> {
     node: Box<dyn AnyNode<P>>,
     joins: Vec<Join>,
-    ticks: bool,
     input: Box<Batch<P>>,
     backlog: VecDeque<P>,
 }
@@ -246,6 +252,7 @@ trait AnyNode<P: Packet>: Send {
     fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, exits: &mut ExitBuffer<P>);
     fn tick(&mut self, cx: &mut Cx<'_, P>, exits: &mut ExitBuffer<P>);
     fn wants_tick(&self) -> bool;
+    fn is_due(&self, now: u64) -> bool;
     fn stop(&mut self, cx: &mut Cx<'_, P>);
     fn trace(&self, packet: &P, f: &mut dyn std::fmt::Write) -> std::fmt::Result;
 }
@@ -259,6 +266,9 @@ impl<P: Packet, N: Node<P>> AnyNode<P> for N {
     }
     fn wants_tick(&self) -> bool {
         Node::wants_tick(self)
+    }
+    fn is_due(&self, now: u64) -> bool {
+        Node::is_due(self, now)
     }
     fn stop(&mut self, cx: &mut Cx<'_, P>) {
         Node::stop(self, cx);
@@ -288,6 +298,12 @@ impl<P: Packet> Graph<P> {
     /// boxed because it changes places with the first node's empty input: no packet pointer is copied).
     #[inline]
     pub fn run(&mut self, cx: &mut Cx<'_, P>, batch: &mut Box<Batch<P>>) {
+        for at in 0..self.tickers.len() {
+            let i = self.tickers[at];
+            if self.slots[i].node.is_due(cx.now) {
+                self.let_go(i, cx);
+            }
+        }
         if self.tracer.is_armed() {
             for p in batch.iter_mut() {
                 let id = self.tracer.pick(p.rx_port());
@@ -303,14 +319,28 @@ impl<P: Packet> Graph<P> {
 
     /// Lets nodes with timers run, and takes what they emit through the graph.
     pub fn tick(&mut self, cx: &mut Cx<'_, P>) {
-        for i in 0..self.slots.len() {
-            if self.slots[i].ticks {
-                self.slots[i].node.tick(cx, &mut self.exits);
-                self.tracing |= self.exits.emitted.iter().any(|(p, _)| p.trace_id() != 0);
-                self.dispatch_emitted(i, cx);
-            }
+        for at in 0..self.tickers.len() {
+            let i = self.tickers[at];
+            self.slots[i].node.tick(cx, &mut self.exits);
+            self.tracing |= self.exits.emitted.iter().any(|(p, _)| p.trace_id() != 0);
+            self.dispatch_emitted(i, cx);
         }
         self.drain(cx);
+    }
+
+    /// Lets a node's packets go before a batch enters: a burst at a time, so many times at most that a node which always
+    /// has something due cannot hold up the worker.
+    #[cold]
+    fn let_go(&mut self, i: usize, cx: &mut Cx<'_, P>) {
+        for _ in 0..MAX_DUE {
+            self.slots[i].node.tick(cx, &mut self.exits);
+            self.tracing |= self.exits.emitted.iter().any(|(p, _)| p.trace_id() != 0);
+            self.dispatch_emitted(i, cx);
+            self.drain(cx);
+            if !self.slots[i].node.is_due(cx.now) {
+                return;
+            }
+        }
     }
 
     /// Takes the graph out of service: nodes let go of what they hold, each packet counted as

@@ -139,11 +139,23 @@ fn packets_split_by_exit_in_order_and_all_are_accounted_for() {
 }
 
 #[test]
-fn generated_packets_pass_on_and_overflow_has_a_name() {
+fn generated_packets_pass_on() {
     let mut r = rig(3, false);
     r.run((0..64).map(|i| 2 * i + 1));
     assert_eq!(r.seen(0).len(), 64, "emit takes one burst per call");
     assert_eq!(r.counters.port(0).generated.get(), 64);
+    assert_eq!(r.counters.port(0).imbalance(), 0);
+}
+
+#[test]
+fn what_no_node_has_room_for_is_dropped_by_name() {
+    // Each pass through the node doubles the packets that wait in front of it.
+    let mut r = rig(1, true);
+    r.run((0..64).map(|i| 2 * i + 1));
+    let drops = [DropReason::GraphOverflow, DropReason::GraphLoop].map(|d| r.counters.drops(d));
+    assert!(drops[0] > 1000, "{drops:?}");
+    assert_eq!(drops[1], (BACKLOG + BURST) as u64, "what still waited when the loop was cut");
+    assert_eq!(drops[0] + drops[1], 64 + r.counters.port(0).generated.get());
     assert_eq!(r.counters.port(0).imbalance(), 0);
 }
 

@@ -278,6 +278,31 @@ impl InterfaceTable {
         self.own4.first().copied()
     }
 
+    /// The address to speak to `to` with on an interface: its own ([`Interface::source_ip4`]), on one without any
+    /// [another one](Self::any_ip4) of the router's. `None` where the router has no IPv4 address.
+    pub fn source_ip4(&self, interface: &Interface, to: Ipv4Addr) -> Option<Ipv4Addr> {
+        interface.source_ip4(to).or_else(|| self.any_ip4())
+    }
+
+    /// Whether an address is the router's as seen on an interface: one of the interface's own; on an unnumbered one,
+    /// which has none, any address of the router, for it speaks with those.
+    pub fn answers_ip4(&self, interface: &Interface, addr: Ipv4Addr) -> bool {
+        interface.owns_ip4(addr) || (interface.ip4.is_empty() && self.owns_ip4(addr))
+    }
+
+    /// Some IPv6 address of this router that is not link-local.
+    pub fn any_ip6(&self) -> Option<Ipv6Addr> {
+        self.own6.iter().find(|a| !a.is_unicast_link_local()).copied()
+    }
+
+    /// The address to send a packet to `to` with that answers something received by an interface, and may be routed:
+    /// as [`Interface::source_ip6`], but never a link-local address for a packet that may leave the link (RFC 4291
+    /// 2.5.6). `None` where the router has no address that reaches so far.
+    pub fn source_ip6(&self, interface: &Interface, to: Ipv6Addr) -> Option<Ipv6Addr> {
+        let own = interface.source_ip6(to);
+        if to.is_unicast_link_local() || !own.is_unicast_link_local() { Some(own) } else { self.any_ip6() }
+    }
+
     /// An interface by name.
     pub fn by_name(&self, name: &str) -> Option<(IfIndex, &Interface)> {
         self.iter().find(|(_, i)| i.name == name)
@@ -391,6 +416,26 @@ mod tests {
         assert!(matches!(alone(interface("x", 0, Some(0), None)), InterfaceError::BadVlan { vlan: 0, .. }));
         assert!(matches!(alone(interface("x", 0, None, Some(4))), InterfaceError::InnerOnly { .. }));
         assert!(matches!(alone(interface("x", 32, None, None)), InterfaceError::NoSuchPort { .. }));
+    }
+
+    #[test]
+    fn an_interface_without_addresses_speaks_with_another_ones() {
+        let nets = ["10.0.0.1/24", "2001:db8::1/64", "fe80::1/64"].map(|a| a.parse().unwrap());
+        let (lan, bare) = (Interface::new("lan", 0, [2; 6], 1500, &nets), interface("bare", 1, None, None));
+        let table = InterfaceTable::build([(0, lan.clone()), (1, bare.clone())]).unwrap();
+        let (far4, far6, near6) =
+            (Ipv4Addr::new(8, 8, 8, 8), "2001:db9::1".parse().unwrap(), "fe80::9".parse().unwrap());
+        let (one4, one6): (Ipv4Addr, Ipv6Addr) = (Ipv4Addr::new(10, 0, 0, 1), "2001:db8::1".parse().unwrap());
+        for i in [&lan, &bare] {
+            assert_eq!((table.source_ip4(i, far4), table.source_ip6(i, far6)), (Some(one4), Some(one6)));
+            assert_eq!(table.source_ip6(i, near6), Some(i.link_local));
+            assert!(table.answers_ip4(i, one4) && !table.answers_ip4(i, far4));
+        }
+        let table = InterfaceTable::build([(1, bare.clone())]).unwrap();
+        assert_eq!((table.source_ip4(&bare, far4), table.source_ip6(&bare, far6)), (None, None));
+        let other = Interface::new("other", 2, [2; 6], 1500, &["10.0.2.1/24".parse().unwrap()]);
+        let table = InterfaceTable::build([(0, lan), (2, other.clone())]).unwrap();
+        assert!(!table.answers_ip4(&other, one4), "it has an address of its own");
     }
 
     #[test]

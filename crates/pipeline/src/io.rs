@@ -27,11 +27,24 @@ pub trait RxQueue<P>: Send {
         let bytes = batch.iter().skip(old).map(|p| p.len() as u64).sum();
         Received { packets, bytes }
     }
+
+    /// Packets that reached the queue since the last call and were in no batch, because no buffer was left to bring them
+    /// into the form that the data path needs. Asked about every millisecond.
+    fn take_lost(&mut self) -> u64 {
+        0
+    }
 }
 
 /// A transmit queue, owned by exactly one worker at a time.
 pub trait TxQueue<P>: Send {
     /// Sends from the front of `batch`, removing what the device took; the unsent tail stays, in order. Returns how
-    /// many were taken. Never blocks.
+    /// many were taken. Packets that the device can never take stay too, behind those it may take later. Never blocks.
     fn tx(&mut self, batch: &mut Batch<P>) -> usize;
+
+    /// Whether a packet that [`tx`](Self::tx) has left may be taken another time. Asked only for packets that are about
+    /// to be dropped, to know under which name.
+    fn can_send(&self, packet: &P) -> bool {
+        let _ = packet;
+        true
+    }
 }

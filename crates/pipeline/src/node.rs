@@ -91,6 +91,12 @@ pub trait Node<P: Packet>: Send + 'static {
         false
     }
 
+    /// Whether [`tick`](Self::tick) should run before the next batch enters the graph: for a node that has packets to
+    /// let go which those of the batch must not overtake. Asked before every batch, so it must be cheap.
+    fn is_due(&self, _now: u64) -> bool {
+        false
+    }
+
     /// Called once when the graph is taken out of service: packets still held are released and counted as
     /// [`DropReason::Shutdown`](crate::DropReason::Shutdown).
     fn stop(&mut self, _cx: &mut Cx<'_, P>) {}

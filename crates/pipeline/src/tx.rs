@@ -107,7 +107,7 @@ impl<P: Packet> TxBuffers<P> {
     pub fn detach(&mut self, port: PortId, counters: &WorkerCounters) -> Option<Box<dyn TxQueue<P>>> {
         let mut old = self.ports.get_mut(usize::from(port))?.take()?;
         self.waiting &= !(1 << port);
-        old.out.refuse(counters, &mut old.pending, DropReason::Shutdown);
+        old.out.refuse(counters, &mut old.pending, |_| DropReason::Shutdown);
         Some(old.out.queue)
     }
 
@@ -308,7 +308,7 @@ impl<P: Packet> Outlet<P> {
             return;
         }
         if !self.up {
-            return self.refuse(counters, batch, DropReason::TxPortDown);
+            return self.refuse(counters, batch, |_| DropReason::TxPortDown);
         }
         let total = batch.len();
         let mut sent = self.queue.tx(batch);
@@ -322,7 +322,8 @@ impl<P: Packet> Outlet<P> {
         if !batch.is_empty() {
             bytes -= batch.iter().map(|p| p.len() as u64).sum::<u64>();
             let full = if self.hands_over { DropReason::HandoffFull } else { DropReason::TxFull };
-            self.refuse(counters, batch, full);
+            let why = |p: &P| if self.queue.can_send(p) { full } else { DropReason::TxUnsendable };
+            self.refuse(counters, batch, why);
         }
         if !self.hands_over {
             let out = counters.port(port);
@@ -333,11 +334,12 @@ impl<P: Packet> Outlet<P> {
 
     /// Drops packets that were counted as gone.
     #[cold]
-    fn refuse(&self, counters: &WorkerCounters, batch: &mut Batch<P>, reason: DropReason) {
+    fn refuse(&self, counters: &WorkerCounters, batch: &mut Batch<P>, why: impl Fn(&P) -> DropReason) {
         for packet in batch.iter() {
             self.counter(counters.port(packet.rx_port())).take_back(1);
+            counters.dropped(packet.rx_port(), why(packet), 1);
         }
-        drop_all(counters, batch, reason);
+        P::free_bulk(batch);
     }
 }
 
@@ -386,6 +388,38 @@ mod tests {
         assert_eq!((c.port(1).tx_packets.get(), c.port(1).tx_bytes.get()), (5, 300));
         assert_eq!(c.drops(DropReason::TxFull), 2);
         assert_eq!((c.port(0).imbalance(), c.port(1).imbalance()), (0, 0));
+    }
+
+    /// Takes two packets a call, and none that is longer than a buffer of 100 bytes: those go behind the others.
+    struct Short(Vec<HeapPacket>);
+
+    impl TxQueue<HeapPacket> for Short {
+        fn tx(&mut self, batch: &mut Batch<HeapPacket>) -> usize {
+            let (fit, long): (Vec<_>, Vec<_>) = batch.drain(..).partition(|p| self.can_send(p));
+            batch.extend(fit.into_iter().chain(long));
+            let n = batch.iter().filter(|p| self.can_send(p)).count().min(2);
+            self.0.extend(batch.drain(..n));
+            n
+        }
+
+        fn can_send(&self, packet: &HeapPacket) -> bool {
+            packet.len() <= 100
+        }
+    }
+
+    #[test]
+    fn what_a_device_can_never_send_is_a_drop_of_its_own_and_not_sent() {
+        let c = WorkerCounters::new();
+        let mut tx = TxBuffers::new();
+        tx.attach(1, Box::new(Short(Vec::new())));
+        c.port(0).received.add(9);
+        let sizes = [60, 200, 60, 60, 300, 60, 60, 60, 60];
+        tx.send_batch(1, &mut sizes.iter().map(|n| HeapPacket::new(&vec![0; *n])).collect(), &c);
+        let (c0, c1) = (c.port(0), c.port(1));
+        // Three calls take two each; one of those that fit is left, and the two that never will.
+        assert_eq!((c0.sent.get(), c1.tx_packets.get(), c1.tx_bytes.get()), (6, 6, 360));
+        assert_eq!((c.drops(DropReason::TxFull), c.drops(DropReason::TxUnsendable)), (1, 2));
+        assert_eq!(c0.imbalance(), 0);
     }
 
     #[test]

@@ -13,11 +13,15 @@ use linerate_tables::fib::Fib;
 
 use crate::model::{Path, RouteAction};
 use crate::neighbor::EntryIndex;
-use crate::plane::{Member, NextHop, NextHopId, PlaneError};
+use crate::plane::{MAX_GROUP_MEMBERS, Member, NextHop, NextHopId, PlaneError};
 use crate::router::Router;
 
 /// Routes over which a gateway may be resolved one after another.
 const MAX_DEPTH: usize = 8;
+
+/// Paths of other routes that one resolution looks at: what is behind the rest counts as unreachable. No sane table gets
+/// near, for each gateway is followed once; routes that lead back to themselves in many ways do.
+const MAX_WORK: usize = 1 << 15;
 
 /// Fraction of one that weights are computed in while nested groups are flattened.
 const UNIT: u64 = 1 << 16;
@@ -28,6 +32,31 @@ pub(crate) enum Key {
     Local,
     Glean(IfIndex),
     Route(Arc<RouteAction>),
+}
+
+impl Key {
+    /// Whether destinations of such a route are on this interface's link themselves; `Some(true)`: and nowhere else.
+    pub(crate) fn on_link(&self, interface: IfIndex) -> Option<bool> {
+        match self {
+            Key::Glean(i) => (*i == interface).then_some(true),
+            _ => self.links().any(|i| i == interface).then(|| self.paths().len() == 1),
+        }
+    }
+
+    /// The interfaces of paths by an interface alone.
+    pub(crate) fn links(&self) -> impl Iterator<Item = IfIndex> {
+        self.paths().iter().filter(|p| p.gateway.is_none()).filter_map(|p| p.interface)
+    }
+
+    fn paths(&self) -> &[Path] {
+        match self {
+            Key::Route(action) => match &**action {
+                RouteAction::Forward(paths) => paths,
+                _ => &[],
+            },
+            _ => &[],
+        }
+    }
 }
 
 /// Where a path ends.
@@ -53,6 +82,7 @@ pub(crate) struct Action {
     refs: usize,
     pub(crate) targets: Vec<(Target, u16)>,
     looked_up: Vec<IpAddr>,
+    interfaces: Vec<IfIndex>,
 }
 
 /// All actions.
@@ -62,6 +92,8 @@ pub(crate) struct Actions {
     by_id: Vec<Option<Action>>,
     /// Gateways that resolutions looked up, with the action they did it for.
     looked_up: BTreeSet<(IpAddr, NextHopId)>,
+    /// Interfaces whose state decided on a path, with the action.
+    interfaces: BTreeSet<(IfIndex, NextHopId)>,
     pub(crate) dirty: BTreeSet<NextHopId>,
 }
 
@@ -85,6 +117,13 @@ impl Actions {
     /// Marks the actions to be resolved again whose gateways lie between two addresses.
     pub(crate) fn mark_between(&mut self, first: IpAddr, last: IpAddr) {
         let concerned = self.looked_up.range((first, 0)..=(last, NextHopId::MAX)).map(|(_, id)| *id);
+        self.dirty.extend(concerned);
+    }
+
+    /// Marks the actions to be resolved again that have paths by this interface, of their own or of routes they follow.
+    pub(crate) fn mark_by(&mut self, interface: IfIndex) {
+        let concerned =
+            self.interfaces.range((interface, 0)..=(interface, NextHopId::MAX)).map(|(_, id)| *id);
         self.dirty.extend(concerned);
     }
 
@@ -125,7 +164,9 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             self.actions.dirty.insert(id);
         }
         self.actions.by_key.insert(key.clone(), id);
-        self.actions.by_id[at] = Some(Action { key, refs: 1, targets: Vec::new(), looked_up: Vec::new() });
+        let nothing = (Vec::new(), Vec::new(), Vec::new());
+        let (targets, looked_up, interfaces) = nothing;
+        self.actions.by_id[at] = Some(Action { key, refs: 1, targets, looked_up, interfaces });
         Ok(id)
     }
 
@@ -142,33 +183,52 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         for gateway in action.looked_up {
             self.actions.looked_up.remove(&(gateway, id));
         }
-        self.plane.remove(id);
+        for interface in action.interfaces {
+            self.actions.interfaces.remove(&(interface, id));
+        }
         for (target, _) in action.targets {
             self.detach(target, id);
         }
+        self.plane.remove(id);
     }
 
     /// Resolves an action anew.
     pub(crate) fn resolve(&mut self, id: NextHopId) {
         let Some(Action { key: Key::Route(action), .. }) = self.actions.get(id) else { return };
         let RouteAction::Forward(paths) = &**action else { return };
-        let (mut ends, mut looked_up) = (Vec::new(), Vec::new());
+        let mut ends = Vec::new();
+        let mut walk = Walk { visited: vec![id], ..Walk::default() };
         for path in paths {
             let share = UNIT * u64::from(path.weight);
-            self.follow_path(path, None, share, &mut vec![id], &mut looked_up, &mut ends);
+            self.follow_path(path, None, share, &mut walk, &mut ends);
         }
+        let Walk { mut looked_up, mut interfaces, .. } = walk;
         looked_up.sort_unstable();
         looked_up.dedup();
-        let targets: Vec<(Target, u16)> = flatten(ends)
-            .into_iter()
-            .filter_map(|(end, weight)| Some((self.attach(end, id)?, weight)))
-            .collect();
+        interfaces.sort_unstable();
+        interfaces.dedup();
+        let (ends, left_out) = flatten(ends);
+        if left_out > 0 {
+            self.neighbors.stats.plane_full += 1;
+        }
+        let targets: Vec<(Target, u16)> =
+            ends.into_iter().filter_map(|(end, weight)| Some((self.attach(end, id)?, weight))).collect();
         let Some(action) = self.actions.get_mut(id) else { return };
         let old = std::mem::replace(&mut action.targets, targets.clone());
         let old_looked_up = std::mem::replace(&mut action.looked_up, looked_up.clone());
         if old_looked_up != looked_up {
             old_looked_up.iter().for_each(|g| _ = self.actions.looked_up.remove(&(*g, id)));
             self.actions.looked_up.extend(looked_up.into_iter().map(|g| (g, id)));
+        }
+        if let Some(action) = self.actions.get_mut(id)
+            && action.interfaces != interfaces
+        {
+            let old = std::mem::replace(&mut action.interfaces, interfaces.clone());
+            old.iter().for_each(|i| _ = self.actions.interfaces.remove(&(*i, id)));
+            self.actions.interfaces.extend(interfaces.into_iter().map(|i| (i, id)));
+        }
+        if let [(Target::Neighbor(at), _)] = old[..] {
+            self.rehost(at, id);
         }
         self.publish(id);
         for (target, _) in old {
@@ -242,8 +302,9 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                 let at = self.neighbors.pin(self.now, interface, address);
                 let first = self.neighbors.get_mut(at).is_some_and(|e| e.link.users.insert(user));
                 if first {
-                    // It needs a next hop before a group can name it.
-                    self.sync(at);
+                    // It needs a next hop before a group can name it; its host route may wait for the action.
+                    self.connect(at);
+                    self.neighbors.touch(at);
                 }
                 Some(Target::Neighbor(at))
             }
@@ -260,8 +321,11 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             Target::Action(id) => self.release(id),
             Target::Neighbor(at) => {
                 let Some(entry) = self.neighbors.get_mut(at) else { return };
-                if entry.link.users.remove(&user) && entry.link.users.is_empty() {
-                    self.neighbors.unpin(self.now, at);
+                if entry.link.users.remove(&user) {
+                    if entry.link.users.is_empty() {
+                        self.neighbors.unpin(self.now, at);
+                    }
+                    self.rehost(at, user);
                 }
             }
         }
@@ -273,11 +337,11 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         path: &Path,
         asked: Option<IpAddr>,
         share: u64,
-        visited: &mut Vec<NextHopId>,
-        looked_up: &mut Vec<IpAddr>,
+        walk: &mut Walk,
         ends: &mut Vec<(End, u64)>,
     ) {
         if let Some(interface) = path.interface {
+            walk.interfaces.push(interface);
             if self.is_up(interface) {
                 let end = match path.gateway.or(asked) {
                     Some(gateway) => End::Neighbor(interface, gateway),
@@ -288,7 +352,10 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             return;
         }
         let Some(gateway) = path.gateway else { return };
-        looked_up.push(gateway);
+        if let Some(known) = walk.known.get(&gateway) {
+            return share_out(known, share, ends);
+        }
+        walk.looked_up.push(gateway);
         let Some((id, action)) = self.route_of_gateway(gateway) else { return };
         match &action.key {
             Key::Local => {}
@@ -296,28 +363,68 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             Key::Route(route) => match &**route {
                 RouteAction::Unreachable => {}
                 RouteAction::Blackhole | RouteAction::Prohibit => ends.push((End::Action(id), share)),
-                RouteAction::Forward(paths) if visited.len() <= MAX_DEPTH && !visited.contains(&id) => {
-                    visited.push(id);
-                    let from = ends.len();
-                    for path in paths {
-                        let share = UNIT * u64::from(path.weight);
-                        self.follow_path(path, Some(gateway), share, visited, looked_up, ends);
-                    }
-                    // What the nested paths got is their part of this path's share.
-                    let total: u64 = ends[from..].iter().map(|(_, s)| *s).sum::<u64>().max(1);
-                    for (_, s) in &mut ends[from..] {
-                        *s = (*s * share / total).max(1);
-                    }
-                    visited.pop();
+                RouteAction::Forward(paths) => {
+                    let nested = self.follow_route(id, paths, gateway, walk);
+                    share_out(&nested, share, ends);
                 }
-                RouteAction::Forward(_) => {}
             },
         }
     }
+
+    /// Where a gateway leads that is behind another route, each end once; what the paths got is their part of the whole.
+    fn follow_route(
+        &self,
+        id: NextHopId,
+        paths: &[Path],
+        gateway: IpAddr,
+        walk: &mut Walk,
+    ) -> Vec<(End, u64)> {
+        let work = walk.work + paths.len();
+        if walk.visited.len() > MAX_DEPTH || walk.visited.contains(&id) || work > MAX_WORK {
+            walk.cut = true;
+            return Vec::new();
+        }
+        walk.work = work;
+        walk.visited.push(id);
+        let cut_before = std::mem::take(&mut walk.cut);
+        let mut nested = Vec::new();
+        for path in paths {
+            self.follow_path(path, Some(gateway), UNIT * u64::from(path.weight), walk, &mut nested);
+        }
+        walk.visited.pop();
+        merge(&mut nested);
+        // Where a way was cut off, the answer depends on how one came here.
+        if !walk.cut {
+            walk.known.insert(gateway, nested.clone());
+        }
+        walk.cut |= cut_before;
+        nested
+    }
 }
 
-/// Equal ends become one; shares become weights of at most 256 without a common factor.
-fn flatten(mut ends: Vec<(End, u64)>) -> Vec<(End, u16)> {
+/// One resolution on its way.
+#[derive(Default)]
+struct Walk {
+    /// Routes from the action to where it is now.
+    visited: Vec<NextHopId>,
+    looked_up: Vec<IpAddr>,
+    interfaces: Vec<IfIndex>,
+    /// Where gateways behind other routes lead, so that each is followed once however many paths name it.
+    known: HashMap<IpAddr, Vec<(End, u64)>>,
+    /// A way was cut off because it led back, or too far.
+    cut: bool,
+    work: usize,
+}
+
+/// Gives ends their parts of a share.
+fn share_out(nested: &[(End, u64)], share: u64, ends: &mut Vec<(End, u64)>) {
+    let total = nested.iter().map(|(_, s)| *s).sum::<u64>().max(1);
+    let part = |s: u64| (u128::from(s) * u128::from(share) / u128::from(total)).max(1) as u64;
+    ends.extend(nested.iter().map(|(end, s)| (*end, part(*s))));
+}
+
+/// Equal ends become one.
+fn merge(ends: &mut Vec<(End, u64)>) {
     ends.sort_unstable();
     ends.dedup_by(|b, a| {
         let same = a.0 == b.0;
@@ -326,13 +433,25 @@ fn flatten(mut ends: Vec<(End, u64)>) -> Vec<(End, u16)> {
         }
         same
     });
+}
+
+/// Equal ends become one; shares become weights of at most 256 without a common factor. Of more ends than a group can
+/// have those with the largest shares are kept; also returns how many are not.
+fn flatten(mut ends: Vec<(End, u64)>) -> (Vec<(End, u16)>, usize) {
+    merge(&mut ends);
+    let left_out = ends.len().saturating_sub(MAX_GROUP_MEMBERS);
+    if left_out > 0 {
+        ends.sort_by_key(|(end, share)| (std::cmp::Reverse(*share), *end));
+        ends.truncate(MAX_GROUP_MEMBERS);
+        ends.sort_unstable();
+    }
     let divisor = ends.iter().fold(0, |d, e| gcd(d, e.1)).max(1);
     let most = ends.iter().map(|e| e.1 / divisor).max().unwrap_or(1).max(1);
     let scale = |s: u64| {
         let s = s / divisor;
         if most <= 256 { s } else { (s * 256 / most).max(1) }
     };
-    ends.into_iter().map(|(end, share)| (end, scale(share) as u16)).collect()
+    (ends.into_iter().map(|(end, share)| (end, scale(share) as u16)).collect(), left_out)
 }
 
 fn gcd(a: u64, b: u64) -> u64 {

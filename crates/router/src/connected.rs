@@ -74,6 +74,36 @@ impl OwnRoutes {
     }
 }
 
+/// How many routes of each prefix length say that their destinations are on a link: shorter routes cannot come between
+/// a neighbour and the network it is in.
+#[derive(Debug)]
+pub(crate) struct Links {
+    counts: [[usize; 129]; 2],
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        Links { counts: [[0; 129]; 2] }
+    }
+}
+
+impl Links {
+    /// Counts a route of an address family (its number of bits) that comes or goes.
+    pub(crate) fn count(&mut self, bits: u8, len: u8, comes: bool) {
+        let [v4, v6] = &mut self.counts;
+        if let Some(count) = if bits == 32 { v4 } else { v6 }.get_mut(usize::from(len)) {
+            *count = if comes { *count + 1 } else { count.saturating_sub(1) };
+        }
+    }
+
+    /// The shortest prefix; beyond all lengths where there is none.
+    pub(crate) fn shortest(&self, bits: u8) -> u8 {
+        let [v4, v6] = &self.counts;
+        let counts = if bits == 32 { v4 } else { v6 };
+        counts.iter().position(|n| *n > 0).map_or(u8::MAX, |len| len as u8)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

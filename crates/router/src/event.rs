@@ -10,13 +10,15 @@ use linerate_pipeline::IfIndex;
 /// Something a worker saw that concerns the neighbour table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouterEvent {
-    /// A packet waits (or would have waited) for this neighbour: resolve it. Send it once when a packet begins to
-    /// wait, not for each packet that joins.
+    /// A packet waits (or would have waited) for this neighbour: resolve it. Sent once when a packet begins to wait,
+    /// not for each packet that joins, and again every second it waits on.
     Unresolved {
         /// Where the neighbour should be.
         interface: IfIndex,
-        /// Its address: the gateway, or the destination itself in a connected network.
+        /// Its address: the gateway, or the destination itself in a network on the link.
         address: IpAddr,
+        /// A worker has asked for it just now: the next question is due in a second.
+        asked: bool,
     },
     /// A well-formed ARP packet (RFC 826).
     ArpSeen {
@@ -29,14 +31,15 @@ pub enum RouterEvent {
         /// What kind it was.
         kind: ArpKind,
     },
-    /// A valid neighbour solicitation or advertisement (RFC 4861 7.1) that names a link-layer address.
+    /// A valid neighbour solicitation (RFC 4861 7.1.1) that names a link-layer address, or an advertisement (7.1.2).
     NdSeen {
         /// Where it came in.
         interface: IfIndex,
         /// Solicitation: its source address. Advertisement: its target address.
         address: Ipv6Addr,
-        /// The source (target) link-layer address option; where an advertisement has none, the Ethernet source.
-        mac: [u8; 6],
+        /// The source (target) link-layer address option. An advertisement without one confirms what is known and
+        /// tells no address (RFC 4861 7.2.5).
+        mac: Option<[u8; 6]>,
         /// What kind it was.
         kind: NdKind,
     },
@@ -45,8 +48,8 @@ pub enum RouterEvent {
 /// Kinds of ARP packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArpKind {
-    /// A request for one of the receiving interface's addresses: its sender will want to hear from us (RFC 826 merges
-    /// and adds it).
+    /// A request for one of this router's addresses: its sender will want to hear from us (RFC 826 merges and adds it,
+    /// where the sender can be a neighbour there).
     RequestForUs,
     /// A reply addressed to us.
     Reply,

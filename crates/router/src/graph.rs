@@ -70,11 +70,12 @@ where
     let nd = g.declare("nd");
     let ip4_rewrite = g.declare("ip4_rewrite");
     let ip6_rewrite = g.declare("ip6_rewrite");
-    let ip4_fragment = g.declare("ip4_fragment");
     let resolve = g.declare("resolve");
     let icmp4_error = g.declare("icmp4_error");
     let icmp6_error = g.declare("icmp6_error");
     let output = g.declare("output");
+    // Behind output, so that packets in front of one that is fragmented have left.
+    let ip4_fragment = g.declare("ip4_fragment");
 
     g.define(express, Express::new(&plane, seed), |exit| match exit {
         ExpressExit::Regular => eth_input.into(),
@@ -102,6 +103,8 @@ where
         Ip4InputExit::BadHeaderLength => DropReason::Ip4BadHeaderLength.into(),
         Ip4InputExit::BadTotalLength => DropReason::Ip4BadTotalLength.into(),
         Ip4InputExit::BadChecksum => DropReason::Ip4BadChecksum.into(),
+        Ip4InputExit::BadOptions => DropReason::Ip4BadOptions.into(),
+        Ip4InputExit::SourceRoute => DropReason::Ip4SourceRoute.into(),
         Ip4InputExit::BadSource => DropReason::Ip4BadSource.into(),
         Ip4InputExit::BadDestination => DropReason::Ip4BadDestination.into(),
         Ip4InputExit::L2Broadcast => DropReason::L2BroadcastUnicastIp.into(),
@@ -151,6 +154,7 @@ where
         LocalExit::IcmpOther => DropReason::IcmpIgnored.into(),
         LocalExit::IcmpMalformed => DropReason::IcmpMalformed.into(),
         LocalExit::BadExtension => DropReason::Ip6BadExtension.into(),
+        LocalExit::Unsendable => DropReason::IcmpUnsendable.into(),
     });
     g.define(nd, Nd::new(interfaces(), events.nd), |exit| match exit {
         NdExit::Reply => output.into(),
@@ -169,6 +173,7 @@ where
     g.define(ip6_rewrite, Ip6Rewrite::new(plane.next_hops.clone()), |exit| match exit {
         Ip6RewriteExit::Output => output.into(),
         Ip6RewriteExit::HopLimitExceeded | Ip6RewriteExit::PacketTooBig => icmp6_error.into(),
+        Ip6RewriteExit::LinkTooSmall => DropReason::MtuExceeded.into(),
         Ip6RewriteExit::NoHeadroom => DropReason::NoHeadroom.into(),
         Ip6RewriteExit::AdjacencyGone => DropReason::AdjacencyGone.into(),
     });

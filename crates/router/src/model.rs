@@ -92,11 +92,23 @@ impl RouteAction {
         Ok(())
     }
 
-    /// The same action in the one form that all its spellings share: paths sorted, equal ones merged, weights
-    /// without common factor.
-    pub(crate) fn canonical(&self) -> RouteAction {
+    /// Whether it has paths by an interface alone: the destinations themselves are on those links.
+    pub(crate) fn has_links(&self) -> bool {
+        matches!(self, RouteAction::Forward(paths) if paths.iter().any(|p| p.gateway.is_none()))
+    }
+
+    /// The action of a route for `prefix` in the one form that all its spellings share: paths sorted, equal ones merged,
+    /// weights without common factor. On a link where a route to a single host ends the host is its own gateway: a
+    /// host route of its neighbour would be the same prefix once more.
+    pub(crate) fn canonical(&self, prefix: IpNet) -> RouteAction {
         let RouteAction::Forward(paths) = self else { return self.clone() };
         let mut paths = paths.clone();
+        let host = prefix.addr();
+        if prefix.prefix_len() == prefix.max_prefix_len() && check_gateway(prefix, host, true).is_ok() {
+            for path in paths.iter_mut().filter(|p| p.interface.is_some()) {
+                path.gateway.get_or_insert(host);
+            }
+        }
         paths.sort_by_key(|p| (p.gateway, p.interface));
         paths.dedup_by(|b, a| {
             let same = (a.gateway, a.interface) == (b.gateway, b.interface);

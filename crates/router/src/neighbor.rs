@@ -128,8 +128,8 @@ pub(crate) struct Link {
     pub(crate) built: Option<(AdjacencyIndex, Option<[u8; 6]>)>,
     /// Actions of routes that use it.
     pub(crate) users: BTreeSet<NextHopId>,
-    /// Whether the FIB has a host route for it.
-    pub(crate) host_route: bool,
+    /// The next hop of its host route in the FIB: its own, or that of an action that means the same.
+    pub(crate) hosted: Option<NextHopId>,
     /// The interface has changed: the adjacency must be made again.
     pub(crate) rebuild: bool,
 }
@@ -174,7 +174,8 @@ pub(crate) struct Neighbors {
     changed: VecDeque<EntryIndex>,
     probes: VecDeque<Probe>,
     unresolved: usize,
-    pinned: usize,
+    /// Entries that do not count against the bound: gateways of routes, and static ones.
+    exempt: usize,
     pub(crate) stats: NeighborStats,
 }
 
@@ -190,7 +191,7 @@ impl Neighbors {
             changed: VecDeque::new(),
             probes: VecDeque::new(),
             unresolved: 0,
-            pinned: 0,
+            exempt: 0,
             stats: NeighborStats::default(),
         }
     }
@@ -221,12 +222,29 @@ impl Neighbors {
         self.index.values().filter_map(|at| Some((*at, self.get(*at)?)))
     }
 
-    /// A packet waits for this neighbour.
-    pub(crate) fn unresolved(&mut self, now: u64, interface: IfIndex, address: IpAddr) {
-        if self.find(interface, address).is_none() && self.make_room(true) {
-            let at = self.insert(now, interface, address);
-            self.enter(at, now, NeighborState::Incomplete);
-            self.fire(at, now, &mut |_| false);
+    /// A packet waits for this neighbour, which a worker has `asked` for already, or not.
+    pub(crate) fn unresolved(&mut self, now: u64, interface: IfIndex, address: IpAddr, asked: bool) {
+        if self.find(interface, address).is_some() || !self.make_room(true) {
+            return;
+        }
+        let at = self.insert(now, interface, address);
+        self.enter(at, now, NeighborState::Incomplete);
+        if !asked {
+            return self.fire(at, now, &mut |_| false);
+        }
+        // The worker's question was the first.
+        if let Some(entry) = self.get_mut(at) {
+            entry.tries = 1;
+        }
+        self.schedule(at, now + self.options.retransmit);
+    }
+
+    /// A message from this neighbour that tells no MAC address but answers a question: the one it has is right still.
+    pub(crate) fn confirmed(&mut self, now: u64, interface: IfIndex, address: IpAddr) {
+        let Some(at) = self.find(interface, address) else { return };
+        let known = |e: &Entry| e.mac.is_some() && e.state.is_some_and(|s| s != NeighborState::Static);
+        if self.get(at).is_some_and(known) {
+            self.enter(at, now, NeighborState::Reachable);
         }
     }
 
@@ -306,18 +324,16 @@ impl Neighbors {
         }
     }
 
-    /// Entries of an interface.
-    pub(crate) fn on(&self, interface: IfIndex) -> Vec<EntryIndex> {
-        self.iter().filter(|(_, e)| e.interface == interface).map(|(at, _)| at).collect()
+    /// Entries of these interfaces, which are sorted.
+    pub(crate) fn on(&self, interfaces: &[IfIndex]) -> Vec<EntryIndex> {
+        let of = |e: &Entry| interfaces.binary_search(&e.interface).is_ok();
+        self.iter().filter(|(_, e)| of(e)).map(|(at, _)| at).collect()
     }
 
-    /// Forgets entries of an interface that `keep` does not accept, except static and pinned ones.
-    pub(crate) fn forget(&mut self, interface: IfIndex, keep: impl Fn(IpAddr) -> bool) {
-        for at in self.on(interface) {
-            let gone = |e: &Entry| !e.pinned && e.state != Some(NeighborState::Static) && !keep(e.address);
-            if self.get(at).is_some_and(gone) {
-                self.remove(at);
-            }
+    /// Forgets an entry, unless it is static or a route's action uses it.
+    pub(crate) fn forget(&mut self, at: EntryIndex) {
+        if self.get(at).is_some_and(|e| !e.pinned && e.state != Some(NeighborState::Static)) {
+            self.remove(at);
         }
     }
 
@@ -429,9 +445,9 @@ impl Neighbors {
         let options = self.options;
         let stamp = self.slots.get(at as usize).map_or(0, |s| s.stamp);
         let Some(entry) = self.get_mut(at) else { return };
-        let was = counts_unresolved(entry);
+        let was = (counts_unresolved(entry), is_exempt(entry));
         (entry.state, entry.since, entry.tries) = (Some(state), now, 0);
-        let is = counts_unresolved(entry);
+        let is = (counts_unresolved(entry), is_exempt(entry));
         let wait = match state {
             NeighborState::Reachable => Some(options.reachable),
             NeighborState::Stale => Some(stale_check(&options)),
@@ -443,7 +459,8 @@ impl Neighbors {
             entry.mac = None;
             self.failed.push_back((at, stamp));
         }
-        self.unresolved = self.unresolved + usize::from(is) - usize::from(was);
+        self.unresolved = self.unresolved + usize::from(is.0) - usize::from(was.0);
+        self.exempt = self.exempt + usize::from(is.1) - usize::from(was.1);
         if let Some(wait) = wait {
             self.schedule(at, now + wait);
         }
@@ -474,21 +491,22 @@ impl Neighbors {
 
     fn remove(&mut self, at: EntryIndex) {
         let Some(entry) = self.get_mut(at) else { return };
-        let was = counts_unresolved(entry);
+        let was = (counts_unresolved(entry), is_exempt(entry));
         entry.state = None;
         let key = (entry.address, entry.interface);
-        self.unresolved -= usize::from(was);
+        self.unresolved -= usize::from(was.0);
+        self.exempt -= usize::from(was.1);
         self.index.remove(&key);
         self.touch(at);
     }
 
     fn set_pinned(&mut self, at: EntryIndex, pinned: bool) {
         let Some(entry) = self.get_mut(at) else { return };
-        let was = (counts_unresolved(entry), entry.pinned);
+        let was = (counts_unresolved(entry), is_exempt(entry));
         entry.pinned = pinned;
-        let is = counts_unresolved(entry);
-        self.unresolved = self.unresolved + usize::from(is) - usize::from(was.0);
-        self.pinned = self.pinned + usize::from(pinned) - usize::from(was.1);
+        let is = (counts_unresolved(entry), is_exempt(entry));
+        self.unresolved = self.unresolved + usize::from(is.0) - usize::from(was.0);
+        self.exempt = self.exempt + usize::from(is.1) - usize::from(was.1);
         self.touch(at);
     }
 
@@ -515,7 +533,7 @@ impl Neighbors {
 
     /// Whether one more entry fits, given up ones making room; never at the cost of a resolved one.
     fn make_room(&mut self, unresolved: bool) -> bool {
-        while self.len() - self.pinned.min(self.len()) >= self.options.max_entries
+        while self.len() - self.exempt.min(self.len()) >= self.options.max_entries
             || unresolved && self.unresolved >= self.options.max_unresolved
         {
             match self.failed.pop_front() {
@@ -540,6 +558,10 @@ impl Neighbors {
 /// How often an unused neighbour is looked at.
 fn stale_check(options: &NeighborOptions) -> u64 {
     (options.reachable / 8).clamp(1, 5 * SECOND)
+}
+
+fn is_exempt(entry: &Entry) -> bool {
+    entry.state.is_some() && (entry.pinned || entry.state == Some(NeighborState::Static))
 }
 
 fn counts_unresolved(entry: &Entry) -> bool {

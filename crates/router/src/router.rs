@@ -15,11 +15,11 @@ use linerate_tables::qsbr::Domain;
 use linerate_tables::snapshot::Publisher;
 
 use crate::action::{Action, Actions, Key};
-use crate::connected::{Own, OwnRoutes};
+use crate::connected::{Links, Own, OwnRoutes};
 use crate::event::{ArpKind, NdKind, Probe, RouterEvent};
 use crate::model::{Changes, RouteAction, RouterConfig, RouterError, Source, StaticNeighbor};
-use crate::neighbor::{Heard, NeighborOptions, Neighbors};
-use crate::plane::{Plane, PlaneWriter};
+use crate::neighbor::{EntryIndex, Heard, NeighborOptions, Neighbors};
+use crate::plane::{Limits, Plane, PlaneError, PlaneWriter};
 use crate::rib::{Candidate, Step};
 use crate::table::{Sorted, Table};
 
@@ -34,8 +34,17 @@ pub struct Router<F4, F6> {
     pub(crate) actions: Actions,
     pub(crate) neighbors: Neighbors,
     statics: BTreeMap<(IfIndex, IpAddr), [u8; 6]>,
-    /// Shortest connected prefix of IPv4 and IPv6: shorter routes cannot come between a neighbour and its network.
-    shortest: [u8; 2],
+    /// The routes that interfaces contribute.
+    own: OwnRoutes,
+    /// How long the prefixes are that neighbours can be in.
+    links: Links,
+    /// Something changed that packets held by workers may have waited for.
+    pub(crate) stirred: bool,
+    /// Why a neighbour or path could not be put into the tables, since this was last asked.
+    pub(crate) full: Option<PlaneError>,
+    /// Neighbours that found the tables full, and when they try again.
+    pub(crate) starved: Vec<EntryIndex>,
+    pub(crate) starved_until: u64,
 }
 
 /// The table of an address family, by the type of its addresses.
@@ -69,16 +78,31 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     /// A router without interfaces and routes. The FIBs must be empty and use the same QSBR domain, which all workers
     /// are registered with.
     pub fn new(domain: Domain, fib4: F4, fib6: F6, neighbors: NeighborOptions) -> Result<Self, RouterError> {
+        Self::with_limits(domain, fib4, fib6, neighbors, Limits::default())
+    }
+
+    pub(crate) fn with_limits(
+        domain: Domain,
+        fib4: F4,
+        fib6: F6,
+        neighbors: NeighborOptions,
+        limits: Limits,
+    ) -> Result<Self, RouterError> {
         Ok(Router {
             now: 0,
-            plane: PlaneWriter::new(domain)?,
+            plane: PlaneWriter::with_limits(domain, limits)?,
             interfaces: Publisher::new(InterfaceTable::default()),
             v4: Table::new(fib4),
             v6: Table::new(fib6),
             actions: Actions::default(),
             neighbors: Neighbors::new(neighbors),
             statics: BTreeMap::new(),
-            shortest: [u8::MAX; 2],
+            own: OwnRoutes::default(),
+            links: Links::default(),
+            stirred: false,
+            full: None,
+            starved: Vec::new(),
+            starved_until: 0,
         })
     }
 
@@ -93,17 +117,23 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     }
 
     /// Makes this the state: interfaces, static routes and static neighbours. Only what differs is touched. All of it
-    /// is checked before anything changes; an error after that can only be a full table.
+    /// is checked before anything changes; an error after that can only be a full table: then what found room works.
     pub fn apply(&mut self, now: u64, config: RouterConfig) -> Result<Changes, RouterError> {
         let table = InterfaceTable::build(config.interfaces)?;
         check_routes(&config.routes, &table)?;
         check_neighbors(&config.neighbors, &table)?;
         self.now = now;
-        self.use_interfaces(table)?;
+        self.full = None;
+        let interfaces = self.use_interfaces(table);
         self.use_neighbors(config.neighbors);
         let changes = self.use_routes(Source::Static, config.routes);
         self.finish();
-        changes
+        interfaces?;
+        let changes = changes?;
+        match self.full.take() {
+            Some(error) => Err(error.into()),
+            None => Ok(changes),
+        }
     }
 
     /// Replaces all interfaces. Routes by interfaces that are gone stay and come to life again with them.
@@ -121,12 +151,26 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
 
     /// An interface goes up or down: its networks and addresses come or go, paths by it are used or not.
     pub fn set_link(&mut self, now: u64, interface: IfIndex, up: bool) -> Result<(), RouterError> {
-        let mut all: Vec<_> = self.interfaces.current().iter().map(|(i, f)| (i, f.clone())).collect();
-        let changed = all.iter_mut().find(|(i, f)| *i == interface && f.up != up);
-        match changed {
-            Some((_, f)) => f.up = up,
-            None => return Ok(()),
+        self.set_links(now, [(interface, up)])
+    }
+
+    /// As [`set_link`](Self::set_link), for all interfaces of a port at once: what it costs depends on them and on the
+    /// neighbours there, not on the number of routes.
+    pub fn set_links(
+        &mut self,
+        now: u64,
+        states: impl IntoIterator<Item = (IfIndex, bool)>,
+    ) -> Result<(), RouterError> {
+        let states: HashMap<IfIndex, bool> = states.into_iter().collect();
+        let current = self.interfaces.current();
+        let differs = |(i, up): (&IfIndex, &bool)| current.get(*i).is_some_and(|f| f.up != *up);
+        if !states.iter().any(differs) {
+            return Ok(());
         }
+        let all: Vec<_> = current
+            .iter()
+            .map(|(i, f)| (i, Interface { up: states.get(&i).copied().unwrap_or(f.up), ..f.clone() }))
+            .collect();
         self.set_interfaces(now, all)
     }
 
@@ -165,7 +209,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         let table = self.interfaces.current();
         action.check(prefix, |i| table.get(i).is_some())?;
         self.now = now;
-        let id = self.intern(Key::Route(Arc::new(action.canonical())))?;
+        let id = self.intern(Key::Route(Arc::new(action.canonical(prefix))))?;
         self.settle();
         let result = match prefix {
             IpNet::V4(p) => self.change(Prefix::<u32>::from(p), source, Some(id)),
@@ -193,9 +237,15 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     pub fn event(&mut self, now: u64, event: RouterEvent) {
         self.now = now;
         match event {
-            RouterEvent::Unresolved { interface, address } => {
+            RouterEvent::Unresolved { interface, address, asked } => {
                 if self.can_be_neighbor(interface, address, true) {
-                    self.neighbors.unresolved(now, interface, address);
+                    self.neighbors.unresolved(now, interface, address, asked);
+                }
+                // A destination on one of several links may be on any of them.
+                for other in self.other_links(interface, address) {
+                    if self.can_be_neighbor(other, address, true) {
+                        self.neighbors.unresolved(now, other, address, false);
+                    }
                 }
             }
             RouterEvent::ArpSeen { interface, address, mac, kind } => {
@@ -203,7 +253,13 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                 let how = Heard { create: asked, confirm: asked || kind == ArpKind::Reply, replace: true };
                 self.heard(interface, address.into(), mac, how);
             }
-            RouterEvent::NdSeen { interface, address, mac, kind } => {
+            RouterEvent::NdSeen { interface, address, mac: None, kind } => {
+                // RFC 4861 7.2.5: without an address it can only confirm the one that is known.
+                if matches!(kind, NdKind::Advertisement { solicited: true, .. }) {
+                    self.neighbors.confirmed(now, interface, address.into());
+                }
+            }
+            RouterEvent::NdSeen { interface, address, mac: Some(mac), kind } => {
                 let how = match kind {
                     NdKind::Solicitation => Heard { create: true, confirm: false, replace: true },
                     NdKind::Advertisement { solicited, overrides } => {
@@ -219,6 +275,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     /// Lets timers run and recycles what workers have let go. Call it at least every 100 ms.
     pub fn tick(&mut self, now: u64) {
         self.now = now;
+        self.feed_starved();
         let plane = &mut self.plane;
         self.neighbors.tick(now, &mut |adjacency| plane.take_used(adjacency));
         self.interfaces.collect();
@@ -257,23 +314,37 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         }
     }
 
-    /// Whether an address may become a neighbour of an interface; counts it as ignored where not. What waits for a
-    /// gateway that a route puts on this interface is known already and asks for nothing.
+    /// Whether an address may become a neighbour of an interface: it is in one of its networks, or a route says that it
+    /// is on its link. Counts it as ignored where not. What waits for a gateway that a route puts on this interface is
+    /// known already and asks for nothing.
     fn can_be_neighbor(&mut self, index: IfIndex, address: IpAddr, known_is_fine: bool) -> bool {
         let known = known_is_fine && self.neighbors.find(index, address).is_some();
         let interface = self.interfaces.current().get(index).filter(|i| i.up);
         let fine = interface.is_some_and(|interface| match address {
             IpAddr::V4(a) => {
                 let zero = |n: &ipnet::Ipv4Net| n.prefix_len() < 31 && n.network() == a;
-                interface.on_link_ip4(a)
+                let station =
+                    !(a.is_unspecified() || a.is_loopback() || a.is_multicast() || a.is_broadcast());
+                (interface.on_link_ip4(a) || station && self.on_link(index, address).is_some())
                     && !interface.owns_ip4(a)
                     && !interface.is_broadcast_ip4(a)
                     && !interface.ip4.iter().any(zero)
             }
-            IpAddr::V6(a) => interface.on_link_ip6(a) && !interface.owns_ip6(a) && !a.is_multicast(),
+            IpAddr::V6(a) => {
+                let station = !(a.is_unspecified() || a.is_loopback());
+                (interface.on_link_ip6(a) || station && self.on_link(index, address).is_some())
+                    && !interface.owns_ip6(a)
+                    && !a.is_multicast()
+            }
         });
         self.neighbors.stats.ignored += u64::from(!fine && !known);
         fine || known
+    }
+
+    /// The links besides `interface` on which the route to an address says that it may be.
+    fn other_links(&self, interface: IfIndex, address: IpAddr) -> Vec<IfIndex> {
+        let action = self.longest(address).and_then(|c| self.actions.get(c.id));
+        action.map_or(Vec::new(), |a| a.key.links().filter(|i| *i != interface).collect())
     }
 
     pub(crate) fn is_up(&self, interface: IfIndex) -> bool {
@@ -306,53 +377,74 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         let own = OwnRoutes::of(table.iter());
         self.interfaces.publish(table);
         // First what is on the wire: neighbours of interfaces that went down are unusable by one store each.
-        for interface in &changed {
-            for at in self.neighbors.on(*interface) {
-                if let Some(entry) = self.neighbors.get_mut(at) {
-                    entry.link.rebuild = true;
-                }
-                self.neighbors.touch(at);
+        for at in self.neighbors.on(&changed) {
+            if let Some(entry) = self.neighbors.get_mut(at) {
+                entry.link.rebuild = true;
+            }
+            self.neighbors.touch(at);
+        }
+        self.settle();
+        let mut result = self.use_own(Source::Connected, own.connected4, |o| &mut o.connected4);
+        result = self.use_own(Source::Local, own.local4, |o| &mut o.local4).and(result);
+        result = self.use_own(Source::Connected, own.connected6, |o| &mut o.connected6).and(result);
+        result = self.use_own(Source::Local, own.local6, |o| &mut o.local6).and(result);
+        changed.iter().for_each(|interface| self.actions.mark_by(*interface));
+        self.settle();
+        for at in self.neighbors.on(&changed) {
+            if self.neighbors.get(at).is_some_and(|e| !self.stays(e.interface, e.address)) {
+                self.neighbors.forget(at);
             }
         }
-        self.settle();
-        let shortest = |len: Option<u8>| len.unwrap_or(u8::MAX);
-        let new = [
-            shortest(own.connected4.keys().map(|p| p.len()).min()),
-            shortest(own.connected6.keys().map(|p| p.len()).min()),
-        ];
-        // Networks that go concern neighbours as much as those that come.
-        self.shortest = std::array::from_fn(|family| self.shortest[family].min(new[family]));
-        let mut result = self.use_own(Source::Connected, own.connected4);
-        result = self.use_own(Source::Local, own.local4).and(result);
-        result = self.use_own(Source::Connected, own.connected6).and(result);
-        result = self.use_own(Source::Local, own.local6).and(result);
-        self.shortest = new;
-        self.actions.mark_all();
-        self.settle();
-        for index in changed {
-            let current = self.interfaces.current();
-            let interface = current.get(index).filter(|i| i.up);
-            self.neighbors.forget(index, |address| {
-                interface.is_some_and(|i| match address {
-                    IpAddr::V4(a) => i.on_link_ip4(a) && !i.owns_ip4(a),
-                    IpAddr::V6(a) => i.on_link_ip6(a) && !i.owns_ip6(a),
-                })
-            });
-        }
-        self.plane.wake();
+        self.stirred = true;
         result
     }
 
-    fn use_own<A: Address>(&mut self, source: Source, own: Own<A>) -> Result<(), RouterError>
+    /// Whether an address can still be a neighbour of an interface that has changed.
+    fn stays(&self, index: IfIndex, address: IpAddr) -> bool {
+        let interface = self.interfaces.current().get(index).filter(|i| i.up);
+        interface.is_some_and(|i| match address {
+            IpAddr::V4(a) => (i.on_link_ip4(a) || self.on_link(index, address).is_some()) && !i.owns_ip4(a),
+            IpAddr::V6(a) => (i.on_link_ip6(a) || self.on_link(index, address).is_some()) && !i.owns_ip6(a),
+        })
+    }
+
+    /// Makes these the routes that interfaces contribute of one kind. Compared with those of before, of which there are
+    /// few, and not with the RIB.
+    fn use_own<A: Address>(
+        &mut self,
+        source: Source,
+        wanted: Own<A>,
+        which: impl Fn(&mut OwnRoutes) -> &mut Own<A>,
+    ) -> Result<(), RouterError>
     where
         Self: Family<A>,
     {
-        let mut routes = Vec::with_capacity(own.len());
-        for (prefix, interface) in own {
-            let key = if source == Source::Local { Key::Local } else { Key::Glean(interface) };
-            routes.push((prefix, self.intern(key)?));
+        let mut result = Ok(());
+        let mut have = std::mem::take(which(&mut self.own));
+        let gone: Vec<Prefix<A>> = have.keys().filter(|p| !wanted.contains_key(p)).copied().collect();
+        for prefix in gone {
+            have.remove(&prefix);
+            result = self.change(prefix, source, None).map(drop).and(result);
         }
-        self.use_sorted(source, routes).map(|_| ())
+        for (prefix, interface) in wanted {
+            if have.get(&prefix) == Some(&interface) {
+                continue;
+            }
+            let key = if source == Source::Local { Key::Local } else { Key::Glean(interface) };
+            let changed = self.intern(key).map_err(RouterError::from).and_then(|id| {
+                let changed = self.change(prefix, source, Some(id));
+                if changed.is_err() {
+                    self.release(id);
+                }
+                changed
+            });
+            match changed {
+                Ok(_) => _ = have.insert(prefix, interface),
+                Err(error) => result = Err(error),
+            }
+        }
+        *which(&mut self.own) = have;
+        result
     }
 
     fn use_neighbors(&mut self, neighbors: Vec<StaticNeighbor>) {
@@ -382,9 +474,21 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         }
         let mut known = HashMap::new();
         let v4 = self.intern_all(v4, &mut known)?;
-        let v6 = self.intern_all(v6, &mut known)?;
+        let v6 = match self.intern_all(v6, &mut known) {
+            Ok(v6) => v6,
+            Err(error) => {
+                self.release_all(&v4);
+                return Err(error);
+            }
+        };
         drop(routes);
-        let a = self.use_sorted(source, v4)?;
+        let a = match self.use_sorted(source, v4) {
+            Ok(a) => a,
+            Err(error) => {
+                self.release_all(&v6);
+                return Err(error);
+            }
+        };
         let b = self.use_sorted(source, v6)?;
         Ok(Changes {
             added: a.added + b.added,
@@ -409,26 +513,37 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         });
         let mut sorted = Sorted::with_capacity(routes.len());
         for (prefix, action) in routes {
-            let id = match known.get(&Arc::as_ptr(action)) {
+            // A host route by an interface alone means something else for each host.
+            let shared = prefix.len() < A::BITS || !action.has_links();
+            let id = match known.get(&Arc::as_ptr(action)).filter(|_| shared) {
                 Some(id) => {
                     self.actions.hold(*id);
                     *id
                 }
                 None => {
-                    let id = match self.intern(Key::Route(Arc::new(action.canonical()))) {
+                    let net = IpNet::new(prefix.first().to_ip(), prefix.len());
+                    let one = net.map_or_else(|_| (**action).clone(), |net| action.canonical(net));
+                    let id = match self.intern(Key::Route(Arc::new(one))) {
                         Ok(id) => id,
                         Err(error) => {
-                            sorted.iter().for_each(|(_, id)| self.release(*id));
+                            self.release_all(&sorted);
                             return Err(error.into());
                         }
                     };
-                    known.insert(Arc::as_ptr(action), id);
+                    if shared {
+                        known.insert(Arc::as_ptr(action), id);
+                    }
                     id
                 }
             };
             sorted.push((prefix, id));
         }
         Ok(sorted)
+    }
+
+    /// Gives back the uses that routes came with which do not get into the table.
+    fn release_all<A: Address>(&mut self, routes: &[(Prefix<A>, NextHopId)]) {
+        routes.iter().for_each(|(_, id)| self.release(*id));
     }
 
     /// Makes these the routes of a source. Each entry comes with one use of its action.
@@ -450,19 +565,25 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             removed: difference.removed.len(),
         };
         for prefix in difference.removed {
-            self.change(prefix, source, None)?;
+            if let Err(error) = self.change(prefix, source, None) {
+                self.release_all(&difference.set);
+                return Err(error);
+            }
         }
         let rest = if Table::<A, <Self as Family<A>>::Fib>::is_bulk(&difference.set) {
             let (fresh, rest) = self.table().split_fresh(difference.set);
-            self.load(source, fresh)?;
+            if let Err(error) = self.load(source, fresh) {
+                self.release_all(&rest);
+                return Err(error);
+            }
             rest
         } else {
             self.settle();
             difference.set
         };
-        for (prefix, id) in rest {
-            if let Err(error) = self.change(prefix, source, Some(id)) {
-                self.release(id);
+        for (at, (prefix, id)) in rest.iter().enumerate() {
+            if let Err(error) = self.change(*prefix, source, Some(*id)) {
+                self.release_all(rest.get(at..).unwrap_or_default());
                 return Err(error);
             }
         }
@@ -475,14 +596,17 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         Self: Family<A>,
     {
         self.table_mut().rib.append(source, fresh.clone());
+        self.count_links(&fresh, true);
         // The actions get their meaning from the new routes before the FIB names them.
         self.actions.mark_all();
         self.settle();
         let result = self.table_mut().load(source, &fresh);
         if result.is_err() {
-            fresh.iter().for_each(|(_, id)| self.release(*id));
+            self.count_links(&fresh, false);
+            self.release_all(&fresh);
             self.actions.mark_all();
         }
+        self.stirred = true;
         let all: Vec<_> = self.neighbors.iter().map(|(at, _)| at).collect();
         all.into_iter().for_each(|at| self.neighbors.touch(at));
         self.settle();
@@ -500,10 +624,20 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         Self: Family<A>,
     {
         let step = self.table_mut().change(prefix, source, id)?;
-        if source != Source::Neighbor && step.before != step.after {
+        self.stirred |= step.before != step.after;
+        if source == Source::Neighbor {
+            // Its next hop is the neighbour's own, or lent by an action: no use of either is counted.
+            return Ok(step);
+        }
+        // Networks that go concern neighbours as much as those that come.
+        let shortest = self.links.shortest(A::BITS);
+        for (id, comes) in [(step.had, false), (id, true)] {
+            self.count_link(prefix, id, comes);
+        }
+        if step.before != step.after {
             let (first, last) = (prefix.first().to_ip(), prefix.last().to_ip());
             self.actions.mark_between(first, last);
-            if prefix.len() >= self.shortest[usize::from(A::BITS == 128)] {
+            if prefix.len() >= shortest.min(self.links.shortest(A::BITS)) {
                 let inside: Vec<_> = self.neighbors.between(first, last).collect();
                 inside.into_iter().for_each(|at| self.neighbors.touch(at));
             }
@@ -512,6 +646,18 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             self.release(had);
         }
         Ok(step)
+    }
+
+    fn count_links<A: Address>(&mut self, routes: &Sorted<A>, comes: bool) {
+        routes.iter().for_each(|(prefix, id)| self.count_link(*prefix, Some(*id), comes));
+    }
+
+    /// Counts a route that comes or goes, where it says that destinations are on a link.
+    fn count_link<A: Address>(&mut self, prefix: Prefix<A>, id: Option<NextHopId>, comes: bool) {
+        let key = id.and_then(|id| self.actions.get(id)).map(|a| &a.key);
+        if key.is_some_and(|k| matches!(k, Key::Glean(_)) || k.links().next().is_some()) {
+            self.links.count(A::BITS, prefix.len(), comes);
+        }
     }
 
     /// Brings actions and neighbours up to date with what changed.
@@ -527,8 +673,13 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         }
     }
 
+    /// Ends a change. Only now are workers told to look again at packets they hold: all of it is in the tables, and no
+    /// other change need follow for them to see it.
     fn finish(&mut self) {
         self.settle();
+        if std::mem::take(&mut self.stirred) {
+            self.plane.wake();
+        }
         self.plane.commit();
     }
 }
@@ -560,3 +711,7 @@ fn check_neighbors(neighbors: &[StaticNeighbor], table: &InterfaceTable) -> Resu
 #[cfg(test)]
 #[path = "router_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "router_full_tests.rs"]
+mod full_tests;

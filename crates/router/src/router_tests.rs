@@ -82,7 +82,7 @@ fn reply(r: &mut TestRouter, now: u64, interface: IfIndex, address: &str, n: u8)
             }
             IpAddr::V6(address) => {
                 let kind = NdKind::Advertisement { solicited: true, overrides: true };
-                RouterEvent::NdSeen { interface, address, mac: mac(n), kind }
+                RouterEvent::NdSeen { interface, address, mac: Some(mac(n)), kind }
             }
         },
     );
@@ -159,8 +159,8 @@ fn a_silent_neighbour_is_given_up_refused_for_a_while_and_asked_again() {
     let mut r = router();
     r.apply(0, config(&two_interfaces(), &[])).unwrap();
     let generation = r.plane().next_hops.generation();
-    r.event(0, RouterEvent::Unresolved { interface: 1, address: ip("10.0.0.77") });
-    r.event(1, RouterEvent::Unresolved { interface: 1, address: ip("10.0.0.77") });
+    r.event(0, RouterEvent::Unresolved { interface: 1, address: ip("10.0.0.77"), asked: false });
+    r.event(1, RouterEvent::Unresolved { interface: 1, address: ip("10.0.0.77"), asked: false });
     let mut probes = r.probes().count();
     assert_eq!(probes, 1, "one probe however many packets wait");
     for t in 1..=3 {
@@ -170,7 +170,7 @@ fn a_silent_neighbour_is_given_up_refused_for_a_while_and_asked_again() {
     assert_eq!(probes, 3);
     assert_eq!(say(&r, "10.0.0.77", 0), "unreachable");
     assert_ne!(r.plane().next_hops.generation(), generation, "nodes are told to look again");
-    r.event(3 * SECOND, RouterEvent::Unresolved { interface: 1, address: ip("10.0.0.77") });
+    r.event(3 * SECOND, RouterEvent::Unresolved { interface: 1, address: ip("10.0.0.77"), asked: false });
     assert_eq!(r.probes().count(), 0, "it is not asked for again while it is refused");
     r.tick(6 * SECOND);
     assert_eq!(say(&r, "10.0.0.77", 0), "ask if1 for it");
@@ -195,7 +195,7 @@ fn a_neighbour_in_use_is_confirmed_while_packets_flow_and_an_unused_one_forgotte
     let mut r = router();
     r.apply(0, config(&two_interfaces(), &[])).unwrap();
     for (address, n) in [("10.0.0.5", 5), ("10.0.0.6", 6)] {
-        r.event(0, RouterEvent::Unresolved { interface: 1, address: ip(address) });
+        r.event(0, RouterEvent::Unresolved { interface: 1, address: ip(address), asked: false });
         reply(&mut r, 1, 1, address, n);
     }
     r.probes().for_each(drop);
@@ -256,7 +256,7 @@ fn gratuitous_arp_updates_what_is_known_and_adds_nothing() {
     assert_eq!(r.stats().neighbor_events.duplicates, 1);
     for address in ["10.9.9.9", "10.0.0.255", "10.0.0.0", "10.0.1.5"] {
         r.event(3, seen(address, 9, ArpKind::RequestForUs));
-        r.event(3, RouterEvent::Unresolved { interface: 1, address: ip(address) });
+        r.event(3, RouterEvent::Unresolved { interface: 1, address: ip(address), asked: false });
     }
     let (interface, address, kind) = (1, "10.0.0.8".parse().unwrap(), ArpKind::RequestForUs);
     r.event(3, RouterEvent::ArpSeen { interface, address, mac: [0xff; 6], kind });
@@ -269,7 +269,7 @@ fn neighbour_discovery_follows_its_flags() {
     let mut r = router();
     r.apply(0, config(&two_interfaces(), &[])).unwrap();
     let (interface, address) = (1, "2001:db8:1::5".parse().unwrap());
-    let nd = |n, kind| RouterEvent::NdSeen { interface, address, mac: mac(n), kind };
+    let nd = |n, kind| RouterEvent::NdSeen { interface, address, mac: Some(mac(n)), kind };
     let advert = |solicited, overrides| NdKind::Advertisement { solicited, overrides };
     r.event(0, nd(5, advert(true, true)));
     assert_eq!(r.neighbors().count(), 0, "an advertisement nobody asked for adds nothing");
@@ -282,6 +282,33 @@ fn neighbour_discovery_follows_its_flags() {
     assert_eq!(r.neighbors().next().map(|n| n.state), Some(NeighborState::Stale));
     r.event(0, nd(6, advert(false, true)));
     assert_eq!(say(&r, "2001:db8:1::5", 0), "if1 mac 6");
+}
+
+#[test]
+fn an_advertisement_without_an_address_confirms_and_changes_none() {
+    let mut r = router();
+    r.apply(0, config(&two_interfaces(), &[("2000::/3", via(&["2001:db8:1::7"]))])).unwrap();
+    let heard = |address: &str, mac, solicited| RouterEvent::NdSeen {
+        interface: 1,
+        address: address.parse().unwrap(),
+        mac,
+        kind: NdKind::Advertisement { solicited, overrides: true },
+    };
+    let state = |r: &TestRouter| r.neighbors().next().map(|n| (n.mac, n.state));
+    r.event(0, heard("2001:db8:1::7", None, true));
+    assert_eq!(
+        state(&r),
+        Some((None, NeighborState::Incomplete)),
+        "RFC 4861 7.2.5: discarded while incomplete"
+    );
+    r.event(0, heard("2001:db8:1::7", Some(mac(7)), false));
+    assert_eq!(state(&r), Some((Some(mac(7)), NeighborState::Stale)));
+    r.event(1, heard("2001:db8:1::7", None, false));
+    assert_eq!(state(&r), Some((Some(mac(7)), NeighborState::Stale)), "not an answer");
+    r.event(1, heard("2001:db8:1::7", None, true));
+    assert_eq!(state(&r), Some((Some(mac(7)), NeighborState::Reachable)));
+    r.event(1, heard("2001:db8:1::8", None, true));
+    assert_eq!(r.neighbors().count(), 1);
 }
 
 #[test]
@@ -302,7 +329,7 @@ fn a_scan_of_a_network_is_bounded_and_evicts_no_resolved_neighbour() {
         } else {
             IpAddr::V6((0x2001_0db8_u128 << 96 | u128::from(n + 2)).into())
         };
-        r.event(now, RouterEvent::Unresolved { interface: 1, address });
+        r.event(now, RouterEvent::Unresolved { interface: 1, address, asked: false });
         r.tick(now);
         let stats = r.stats();
         assert!(stats.neighbors <= 300 && r.v4.rib.len() < 400 && stats.plane.next_hops < 400, "{stats:?}");
@@ -416,7 +443,7 @@ fn ipv4_leaves_by_ipv6_gateways_and_link_local_ones_by_their_interface() {
 fn routes_between_a_neighbour_and_its_network_win_over_its_host_route() {
     let mut r = router();
     r.apply(0, config(&two_interfaces(), &[])).unwrap();
-    r.event(0, RouterEvent::Unresolved { interface: 1, address: ip("10.0.0.200") });
+    r.event(0, RouterEvent::Unresolved { interface: 1, address: ip("10.0.0.200"), asked: false });
     reply(&mut r, 0, 1, "10.0.0.200", 7);
     assert_eq!(say(&r, "10.0.0.200", 0), "if1 mac 7");
     r.insert(1, Source::Static, net("10.0.0.128/25"), &RouteAction::Prohibit).unwrap();
@@ -588,6 +615,8 @@ fn views_filter_and_page() {
     assert_eq!(view.action, ActionView::Route(via(&["10.0.0.2"])));
     assert_eq!(view.paths[0].state, Some(NeighborState::Incomplete));
     assert_eq!(view.paths[0].interface, Some(1));
+    let host = &r.routes(&RouteFilter { source: Some(Source::Neighbor), ip4: Some(true), ..f() })[0];
+    assert_eq!((host.prefix, &host.action), (net("10.0.0.2/32"), &ActionView::Neighbor(1)));
 }
 
 #[test]
@@ -609,7 +638,7 @@ fn nothing_is_left_after_all_is_removed() {
         c.neighbors = vec![StaticNeighbor { interface: 2, address: ip("10.0.1.3"), mac: mac(3) }];
         r.apply(now, c).unwrap();
         reply(&mut r, now, 1, "10.0.0.2", 2);
-        r.event(now, RouterEvent::Unresolved { interface: 1, address: ip("10.0.0.99") });
+        r.event(now, RouterEvent::Unresolved { interface: 1, address: ip("10.0.0.99"), asked: false });
         r.tick(now + SECOND);
         r.set_link(now + SECOND, 2, false).unwrap();
         r.apply(now + 2 * SECOND, RouterConfig::default()).unwrap();

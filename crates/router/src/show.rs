@@ -263,11 +263,12 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             let state = entry.and_then(|e| e.state);
             PathView { neighbor: address, interface: Some(interface), weight: 1, state }
         };
-        let (action, paths) = match self.actions.get(id) {
+        // A neighbour's host route may name the next hop of an action that means the same.
+        let (action, paths) = match self.actions.get(id).filter(|_| source != Source::Neighbor) {
             None => {
                 let host = prefix.addr();
                 let entry = self.neighbors.between(host, host).filter_map(|at| self.neighbors.get(at));
-                let interface = entry.filter(|e| e.link.id == Some(id)).map(|e| e.interface).next();
+                let interface = entry.filter(|e| e.link.hosted == Some(id)).map(|e| e.interface).next();
                 let interface = interface.unwrap_or(IfIndex::MAX);
                 (ActionView::Neighbor(interface), vec![on(interface, Some(host))])
             }

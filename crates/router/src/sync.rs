@@ -3,55 +3,88 @@
 
 use std::net::IpAddr;
 
+use linerate_pipeline::IfIndex;
 use linerate_tables::fib::Fib;
-use linerate_tables::prefix::Prefix;
+use linerate_tables::prefix::{Address, Prefix};
 
-use crate::action::Key;
-use crate::model::Source;
-use crate::neighbor::{EntryIndex, NeighborState};
+use crate::action::Target;
+use crate::model::{RouterError, Source};
+use crate::neighbor::{EntryIndex, NeighborState, SECOND};
 use crate::plane::{Adjacency, NextHop, NextHopId, PlaneError};
-use crate::router::Router;
+use crate::router::{Family, Router};
+
+/// How long a neighbour that found the tables full waits before it tries again.
+const STARVED: u64 = SECOND;
 
 impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     /// Brings the plane up to date with one neighbour.
     pub(crate) fn sync(&mut self, at: EntryIndex) {
+        self.connect(at);
+        let wanted = self.may_have_host_route(at);
+        self.set_host_route(at, wanted);
+        if self.neighbors.get(at).is_some_and(|e| e.state.is_none()) {
+            self.neighbors.reap(at);
+        }
+    }
+
+    /// Gives a neighbour the next hop that its state asks for, or takes it out of the plane where nothing needs it.
+    pub(crate) fn connect(&mut self, at: EntryIndex) {
         let Some(entry) = self.neighbors.get(at) else { return };
-        let (interface, address, gone) = (entry.interface, entry.address, entry.state.is_none());
-        let state = entry.state.filter(|_| self.is_up(interface));
+        let state = entry.state.filter(|_| self.is_up(entry.interface));
         let used = !entry.link.users.is_empty();
         let wanted = match state {
-            // Packets for it wait at the connected network's own next hop: no entry of its own is needed yet.
+            // Packets for it wait at the next hop of the network it is in: no entry of its own is needed yet.
             Some(NeighborState::Incomplete) => used || entry.link.id.is_some(),
             Some(_) => true,
             None => used,
         };
         if !wanted {
             self.unlink(at);
-        } else if self.link(at, state).is_err() {
-            self.neighbors.stats.plane_full += 1;
-            self.unlink(at);
-        } else {
-            let hosted = state.is_some() && self.may_have_host_route(interface, address);
-            self.set_host_route(at, hosted);
+        } else if let Err(error) = self.link(at, state) {
+            self.starve(at, error);
         }
-        if gone {
-            self.neighbors.reap(at);
+    }
+
+    /// Lets those try again that found the tables full.
+    pub(crate) fn feed_starved(&mut self) {
+        if self.now >= self.starved_until {
+            for at in std::mem::take(&mut self.starved) {
+                self.neighbors.touch(at);
+            }
         }
     }
 
     /// Gives a neighbour the next hop its state asks for.
     fn link(&mut self, at: EntryIndex, state: Option<NeighborState>) -> Result<(), PlaneError> {
-        let (next_hop, old) = self.next_hop_for(at, state)?;
         let Some(entry) = self.neighbors.get_mut(at) else { return Ok(()) };
-        let link = &mut entry.link;
-        let before = std::mem::replace(&mut link.next_hop, next_hop);
-        match link.id {
-            None => link.id = Some(self.plane.add(next_hop)?),
-            Some(id) if before != next_hop => self.plane.set(id, next_hop),
-            Some(_) => return Ok(()),
+        let fresh = entry.link.id.is_none();
+        let id = match entry.link.id {
+            Some(id) => id,
+            None => self.plane.add(NextHop::Unreachable)?,
+        };
+        entry.link.id = Some(id);
+        if fresh {
+            entry.link.next_hop = NextHop::Unreachable;
         }
-        let life = (before == NextHop::Unreachable) != (next_hop == NextHop::Unreachable);
-        let users: Vec<NextHopId> = link.users.iter().copied().collect();
+        let (next_hop, old) = self.next_hop_for(at, state)?;
+        self.mean(at, id, next_hop, fresh);
+        if let Some(old) = old {
+            self.plane.remove_adjacency(old);
+        }
+        Ok(())
+    }
+
+    /// Makes this what a neighbour's next hop says, and tells the actions that use it.
+    fn mean(&mut self, at: EntryIndex, id: NextHopId, next_hop: NextHop, fresh: bool) {
+        let Some(entry) = self.neighbors.get_mut(at) else { return };
+        let before = std::mem::replace(&mut entry.link.next_hop, next_hop);
+        if before == next_hop && !fresh {
+            return;
+        }
+        let users: Vec<NextHopId> = entry.link.users.iter().copied().collect();
+        self.plane.set(id, next_hop);
+        self.stirred = true;
+        let life = fresh || (before == NextHop::Unreachable) != (next_hop == NextHop::Unreachable);
         for user in users {
             // A group names the neighbour's next hop and has followed already; it is dealt anew where one comes or
             // goes.
@@ -60,11 +93,29 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                 self.publish(user);
             }
         }
-        if let Some(old) = old {
-            self.plane.remove_adjacency(old);
+    }
+
+    /// The tables are full: a neighbour that routes use cannot be reached until there is room. Nothing may name its old
+    /// adjacency when that is given back.
+    fn starve(&mut self, at: EntryIndex, error: PlaneError) {
+        self.neighbors.stats.plane_full += 1;
+        self.full = Some(error);
+        let Some(entry) = self.neighbors.get_mut(at) else { return };
+        if entry.link.users.is_empty() {
+            return self.unlink(at);
         }
-        self.plane.wake();
-        Ok(())
+        if self.starved.is_empty() {
+            self.starved_until = self.now + STARVED;
+        }
+        self.starved.push(at);
+        entry.link.rebuild = true;
+        let built = entry.link.built.take();
+        if let Some(id) = entry.link.id {
+            self.mean(at, id, NextHop::Unreachable, false);
+        }
+        if let Some((adjacency, _)) = built {
+            self.plane.remove_adjacency(adjacency);
+        }
     }
 
     /// The next hop for a state, with a new adjacency where the present one does not fit; then also the old one, to
@@ -81,8 +132,8 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         }
         let mac = entry.mac;
         let wrap = |a| if mac.is_some() { NextHop::Forward(a) } else { NextHop::Resolve(a) };
-        let rebuild = std::mem::take(&mut entry.link.rebuild);
-        if let Some((adjacency, _)) = entry.link.built.filter(|(_, made_for)| *made_for == mac && !rebuild) {
+        let fits = |built: &(u32, Option<[u8; 6]>)| built.1 == mac && !entry.link.rebuild;
+        if let Some((adjacency, _)) = entry.link.built.filter(fits) {
             return Ok((wrap(adjacency), None));
         }
         let (index, address) = (entry.interface, entry.address);
@@ -90,6 +141,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             return Ok((NextHop::Unreachable, None));
         };
         let new = self.plane.add_adjacency(&Adjacency::new(index, interface, mac), Some(address))?;
+        entry.link.rebuild = false;
         let old = entry.link.built.replace((new, mac)).map(|(a, _)| a);
         Ok((wrap(new), old))
     }
@@ -102,52 +154,99 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         entry.link.next_hop = NextHop::None;
         if let Some(id) = id {
             self.plane.remove(id);
-            self.plane.wake();
+            self.stirred = true;
         }
         if let Some((adjacency, _)) = built {
             self.plane.remove_adjacency(adjacency);
         }
     }
 
-    /// Whether packets to this address go to the interface's connected network, and not by a more specific route.
-    fn may_have_host_route(&self, interface: u16, address: IpAddr) -> bool {
-        self.longest(address).is_some_and(|c| {
-            c.source == Source::Connected
-                && self.actions.get(c.id).is_some_and(|a| a.key == Key::Glean(interface))
-        })
+    /// Whether packets to a neighbour's address go by its interface's link, and not by a more specific route. Where the
+    /// route has other paths too it has its host route only while it can be reached: for a destination that is on one
+    /// of several links, that is where it has answered.
+    fn may_have_host_route(&self, at: EntryIndex) -> bool {
+        let Some(entry) = self.neighbors.get(at) else { return false };
+        let alive = matches!(entry.link.next_hop, NextHop::Forward(_));
+        entry.state.is_some_and(|_| self.is_up(entry.interface))
+            && self.on_link(entry.interface, entry.address).is_some_and(|alone| alone || alive)
+    }
+
+    /// An action that means this neighbour and nothing else gives its host route the next hop: so that a gateway, which
+    /// has both, counts once among those that a FIB can tell apart.
+    fn host_next_hop(&self, at: EntryIndex) -> Option<NextHopId> {
+        let link = &self.neighbors.get(at)?.link;
+        let same = |user: &&NextHopId| {
+            self.actions
+                .get(**user)
+                .is_some_and(|a| matches!(a.targets[..], [(t, _)] if t == Target::Neighbor(at)))
+        };
+        // The one it has, so that it changes only where it must.
+        let kept = link.hosted.as_ref().filter(|id| link.users.contains(id)).filter(same);
+        kept.or_else(|| link.users.iter().find(same)).copied().or(link.id)
+    }
+
+    /// Gives a neighbour's host route another next hop where it has that of `user`, which no longer means the same.
+    pub(crate) fn rehost(&mut self, at: EntryIndex, user: NextHopId) {
+        if self.neighbors.get(at).is_some_and(|e| e.link.hosted == Some(user)) {
+            self.set_host_route(at, true);
+        }
     }
 
     fn set_host_route(&mut self, at: EntryIndex, wanted: bool) {
-        let Some(entry) = self.neighbors.get_mut(at) else { return };
-        let (had, id, address) = (entry.link.host_route, entry.link.id, entry.address);
-        if had == wanted {
+        let id = if wanted { self.host_next_hop(at) } else { None };
+        let Some(entry) = self.neighbors.get(at) else { return };
+        if entry.link.hosted == id {
             return;
         }
-        entry.link.host_route = wanted;
-        let result = match address {
-            IpAddr::V4(a) => Prefix::new(a.to_bits(), 32).map(|p| {
-                // Another interface's neighbour of the same address may have taken the place already.
-                let ours = self.v4.rib.get(p, Source::Neighbor) == id;
-                if wanted || ours {
-                    self.change(p, Source::Neighbor, id.filter(|_| wanted)).map(|_| ())
-                } else {
-                    Ok(())
-                }
-            }),
-            IpAddr::V6(a) => Prefix::new(a.to_bits(), 128).map(|p| {
-                let ours = self.v6.rib.get(p, Source::Neighbor) == id;
-                if wanted || ours {
-                    self.change(p, Source::Neighbor, id.filter(|_| wanted)).map(|_| ())
-                } else {
-                    Ok(())
-                }
-            }),
+        match entry.address {
+            IpAddr::V4(a) => self.host_route(at, a.to_bits(), id),
+            IpAddr::V6(a) => self.host_route(at, a.to_bits(), id),
+        }
+    }
+
+    fn host_route<A: Address>(&mut self, at: EntryIndex, address: A, id: Option<NextHopId>)
+    where
+        Self: Family<A>,
+    {
+        let Some(prefix) = Prefix::new(address, A::BITS) else { return };
+        let Some(entry) = self.neighbors.get_mut(at) else { return };
+        let had = std::mem::replace(&mut entry.link.hosted, id);
+        // Another interface's neighbour of the same address may have taken the place already.
+        let ours = had.is_some() && self.table().rib.get(prefix, Source::Neighbor) == had;
+        let result = match id {
+            None if !ours => return,
+            id => self.change(prefix, Source::Neighbor, id),
         };
-        if let Some(Err(_)) = result {
+        let left = id.is_none() || result.is_err();
+        if result.is_err() {
             self.neighbors.stats.plane_full += 1;
             if let Some(entry) = self.neighbors.get_mut(at) {
-                entry.link.host_route = false;
+                entry.link.hosted = None;
+            }
+            // Taking out always works. What it had may mean something else soon.
+            let _: Result<_, RouterError> =
+                if ours { self.change(prefix, Source::Neighbor, None).map(drop) } else { Ok(()) };
+        }
+        if left && ours {
+            self.offer_place(at, prefix.first().to_ip());
+        }
+    }
+
+    /// A host route is gone: another interface's neighbour of the same address, displaced by it, takes its place.
+    fn offer_place(&mut self, at: EntryIndex, address: IpAddr) {
+        let others: Vec<EntryIndex> = self.neighbors.between(address, address).filter(|o| *o != at).collect();
+        for other in others {
+            if let Some(entry) = self.neighbors.get_mut(other)
+                && entry.link.hosted.take().is_some()
+            {
+                self.neighbors.touch(other);
             }
         }
+    }
+
+    /// Whether packets to an address go by this interface's link without a gateway; `Some(true)`: and by that alone.
+    pub(crate) fn on_link(&self, interface: IfIndex, address: IpAddr) -> Option<bool> {
+        let route = self.longest(address)?;
+        self.actions.get(route.id)?.key.on_link(interface)
     }
 }

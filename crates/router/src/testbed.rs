@@ -13,28 +13,29 @@
 //!
 //! Port `p` has the MAC address 02:00:00:00:00:0p. In each network host 9 is a known neighbour with the address
 //! 02:00:00:00:09:0i on interface `i`; all other hosts are unknown. Routes: see [`Testbed::new`].
+//!
+//! [`Testbed`] has tables that the test itself writes; [`Live`] has the router's own control logic instead.
+
+mod live;
+mod rig;
 
 use std::error::Error;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use ipnet::IpNet;
-use linerate_pipeline::heap::HeapAlloc;
 use linerate_pipeline::interface::{Interface, InterfaceTable};
-use linerate_pipeline::io::TxQueue;
-use linerate_pipeline::{
-    BURST, Batch, Cx, DropReason, Graph, HeapPacket, IfIndex, PortId, TxBuffers, WorkerCounters,
-};
+use linerate_pipeline::{Cx, DropReason, Graph, HeapPacket, IfIndex, PortId};
 use linerate_tables::fib::Fib;
 use linerate_tables::qsbr::Domain;
 use linerate_tables::snapshot::Publisher;
 
 use crate::event::RouterEvent;
-use crate::graph::{Events, Parts, assemble};
-use crate::naive::{NaiveFib, NaiveReader};
-use crate::nodes::EventSink;
+use crate::naive::NaiveFib;
 use crate::nodes::resolve::HoldLimits;
-use crate::plane::{Adjacency, Member, NextHop, NextHopId, Plane, PlaneError, PlaneWriter};
+use crate::plane::{Adjacency, MAX_ADJACENCIES, Member, NextHop, NextHopId, Plane, PlaneError, PlaneWriter};
+
+pub use live::Live;
+pub use rig::{NaivePlane, Rig};
 
 /// Ports of the testbed.
 pub const PORTS: PortId = 5;
@@ -51,22 +52,13 @@ pub struct Sent {
     pub frame: Vec<u8>,
 }
 
-type Wire = Arc<Mutex<Vec<Sent>>>;
-
 /// The router and what is around it.
 pub struct Testbed {
-    graph: Graph<HeapPacket>,
-    counters: Arc<WorkerCounters>,
-    tx: TxBuffers<HeapPacket>,
-    alloc: HeapAlloc,
-    wire: Wire,
-    events: Arc<Mutex<Vec<RouterEvent>>>,
+    rig: Rig,
     next_hops: PlaneWriter,
     interfaces: Publisher<InterfaceTable>,
     fib4: NaiveFib<u32>,
     fib6: NaiveFib<u128>,
-    /// Drops reported by [`Testbed::drops`] so far.
-    reported: Vec<u64>,
     /// Time in nanoseconds, as the nodes see it.
     pub now: u64,
 }
@@ -129,43 +121,14 @@ impl Testbed {
         let (fib4, fib6) = (NaiveFib::default(), NaiveFib::default());
         let next_hops = PlaneWriter::new(Domain::new())?;
         let interfaces = Publisher::new(table);
-        let events: Arc<Mutex<Vec<RouterEvent>>> = Arc::default();
-        let sink = || -> EventSink {
-            let events = events.clone();
-            Box::new(move |event| events.lock().unwrap_or_else(PoisonError::into_inner).push(event))
-        };
         let plane = Plane {
             fib4: fib4.reader(),
             fib6: fib6.reader(),
             next_hops: next_hops.reader(),
             interfaces: interfaces.reader(),
         };
-        let graph = assemble(Parts {
-            plane,
-            seed: 1,
-            icmp_errors_per_second: ICMP_LIMIT,
-            hold: HoldLimits { neighbors: 4, packets: 100 },
-            events: Events { arp: sink(), nd: sink(), resolve: sink() },
-        })?;
-        let wire = Wire::default();
-        let mut tx = TxBuffers::new();
-        for port in 0..PORTS {
-            tx.attach(port, Box::new(Device { port, wire: wire.clone() }));
-        }
-        Ok(Testbed {
-            graph,
-            counters: WorkerCounters::new(),
-            tx,
-            alloc: HeapAlloc::default(),
-            wire,
-            events,
-            next_hops,
-            interfaces,
-            fib4,
-            fib6,
-            reported: vec![0; DropReason::COUNT],
-            now: 1,
-        })
+        let rig = Rig::new(plane, HoldLimits { neighbors: 4, packets: 100 })?;
+        Ok(Testbed { rig, next_hops, interfaces, fib4, fib6, now: 1 })
     }
 
     /// Network, own and broadcast addresses, and host 9; returns the next hop of host 9.
@@ -220,6 +183,15 @@ impl Testbed {
         Ok(())
     }
 
+    /// A route by an adjacency that is not there, as a packet may meet one that looked its next hop up too early: one
+    /// with a header, or (`unresolved`) one that packets would wait for.
+    pub fn gone(&mut self, prefix: &str, unresolved: bool) -> Result<(), Box<dyn Error>> {
+        let nowhere = MAX_ADJACENCIES as u32 - 1;
+        let next_hop = if unresolved { NextHop::Resolve(nowhere) } else { NextHop::Forward(nowhere) };
+        let id = self.next_hops.add(next_hop)?;
+        self.route(prefix, id)
+    }
+
     /// The neighbour at `prefix`'s next hop has answered, or (`None`) has been given up.
     pub fn resolved(
         &mut self,
@@ -239,14 +211,7 @@ impl Testbed {
 
     /// Lets packets arrive at a port; returns what left the router, in order.
     pub fn receive(&mut self, port: PortId, packets: impl IntoIterator<Item = HeapPacket>) -> Vec<Sent> {
-        let mut packets = packets.into_iter().peekable();
-        while packets.peek().is_some() {
-            let mut batch: Box<Batch<HeapPacket>> =
-                Box::new(packets.by_ref().take(BURST).map(|p| p.from_port(port)).collect());
-            self.counters.port(port).received.add(batch.len() as u64);
-            self.with_graph(|graph, cx| graph.run(cx, &mut batch));
-        }
-        self.sent()
+        self.rig.receive(self.now, port, packets)
     }
 
     /// Lets one frame arrive.
@@ -257,8 +222,7 @@ impl Testbed {
     /// Lets `nanoseconds` pass and the nodes' timers run; returns what left the router.
     pub fn tick(&mut self, nanoseconds: u64) -> Vec<Sent> {
         self.now += nanoseconds;
-        self.with_graph(Graph::tick);
-        self.sent()
+        self.rig.tick(self.now)
     }
 
     /// Takes the graph out of service.
@@ -268,51 +232,31 @@ impl Testbed {
 
     /// Runs something on the graph with everything a worker would give it.
     pub fn with_graph(&mut self, run: impl FnOnce(&mut Graph<HeapPacket>, &mut Cx<'_, HeapPacket>)) {
-        let counters = self.counters.clone();
-        let cx = &mut Cx {
-            now: self.now,
-            cycles: || 0,
-            counters: &counters,
-            alloc: &mut self.alloc,
-            tx: &mut self.tx,
-        };
-        run(&mut self.graph, cx);
-        cx.tx.flush(&counters);
+        self.rig.with_graph(self.now, run);
     }
 
     /// How many new packets the pool still has.
     pub fn limit_pool(&mut self, packets: usize) {
-        self.alloc = HeapAlloc::with_limit(packets);
+        self.rig.limit_pool(packets);
     }
 
     /// The drops since the last call. Every port must balance.
     pub fn drops(&mut self) -> Vec<(DropReason, u64)> {
-        for (port, counters) in self.counters.ports.iter().enumerate() {
-            assert_eq!(counters.imbalance(), 0, "port {port} does not balance: {counters:?}");
-        }
-        let mut drops = Vec::new();
-        for (reason, reported) in DropReason::ALL.iter().zip(&mut self.reported) {
-            let now = self.counters.drops(*reason);
-            if now != *reported {
-                drops.push((*reason, now - *reported));
-                *reported = now;
-            }
-        }
-        drops
+        self.rig.drops()
     }
 
     /// Packets that wait for neighbours.
     pub fn held(&self) -> u64 {
-        self.counters.ports.iter().map(|p| p.held.get()).sum()
+        self.rig.held()
     }
 
     /// Events raised since the last call.
     pub fn events(&mut self) -> Vec<RouterEvent> {
-        std::mem::take(&mut self.events.lock().unwrap_or_else(PoisonError::into_inner))
+        self.rig.events()
     }
 
     /// What the graph's nodes share.
-    pub fn plane(&self) -> Plane<NaiveReader<u32>, NaiveReader<u128>> {
+    pub fn plane(&self) -> NaivePlane {
         Plane {
             fib4: self.fib4.reader(),
             fib6: self.fib6.reader(),
@@ -324,10 +268,6 @@ impl Testbed {
     /// The interfaces, to change.
     pub fn interfaces(&mut self) -> &mut Publisher<InterfaceTable> {
         &mut self.interfaces
-    }
-
-    fn sent(&mut self) -> Vec<Sent> {
-        std::mem::take(&mut self.wire.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -364,20 +304,5 @@ impl Spec {
             up: self.name != "down",
             ..Interface::new(self.name, self.port, mac, self.mtu, &addresses)
         })
-    }
-}
-
-/// Puts what is sent on the wire.
-struct Device {
-    port: PortId,
-    wire: Wire,
-}
-
-impl TxQueue<HeapPacket> for Device {
-    fn tx(&mut self, batch: &mut Batch<HeapPacket>) -> usize {
-        let n = batch.len();
-        let mut wire = self.wire.lock().unwrap_or_else(PoisonError::into_inner);
-        wire.extend(batch.drain(..).map(|p| Sent { port: self.port, frame: p.bytes() }));
-        n
     }
 }

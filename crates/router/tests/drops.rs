@@ -140,6 +140,31 @@ fn ip4_headers() {
     let sum = Sum::new().over(&f[14..38]).checksum();
     f[24..26].copy_from_slice(&sum.to_be_bytes());
     assert_eq!(Testbed::new().unwrap().frame(0, &f).len(), 1, "the same with the right checksum passes");
+    let options = |options: &[u8]| {
+        let mut f = ip4(|h| h.version_ihl = 0x45 + (options.len() / 4) as u8, &[options, &[0; 22]].concat());
+        f[24..26].fill(0);
+        let sum = Sum::new().over(&f[14..34 + options.len()]).checksum();
+        f[24..26].copy_from_slice(&sum.to_be_bytes());
+        f
+    };
+    for bad in [
+        &[0x44, 0, 0, 0][..],
+        &[0x83, 0xff, 4, 0],
+        &[0x94, 1, 0, 0],
+        &[1, 1, 1, 7],
+        &[7, 3, 3, 0],
+        &[0x44, 4, 4, 0],
+    ] {
+        assert_drop(&format!("{bad:?}"), &options(bad), DropReason::Ip4BadOptions);
+    }
+    for route in [&[0x83, 7, 4, 10, 0, 0, 1, 0][..], &[1, 0x89, 3, 4]] {
+        assert_drop(&format!("{route:?}"), &options(route), DropReason::Ip4SourceRoute);
+    }
+    for good in
+        [&[7, 7, 4, 0, 0, 0, 0, 0][..], &[0x94, 4, 0, 0], &[0x44, 8, 5, 0, 0, 0, 0, 0], &[0, 0x83, 0xff, 9]]
+    {
+        assert_eq!(Testbed::new().unwrap().frame(0, &options(good)).len(), 1, "{good:?} passes");
+    }
     assert_drop("broadcast frame", &ip4_to([0xff; 6], |_| (), &[0; 26]), DropReason::L2BroadcastUnicastIp);
     assert_drop("DHCP", &ip4_to([0xff; 6], |h| h.dst.set(u32::MAX), &[0; 26]), DropReason::Ip4Broadcast);
 }
@@ -178,6 +203,21 @@ fn ip6_headers() {
 fn routes_that_discard() {
     assert_drop("v4", &ip4(|h| h.dst.set(a4("203.0.113.1")), &[0; 26]), DropReason::RouteBlackhole);
     assert_drop("v6", &ip6(|h| h.dst = a6("2001:db8:113:1::1"), &[0; 26]), DropReason::RouteBlackhole);
+}
+
+#[test]
+fn adjacencies_that_are_gone() {
+    for (to, frame) in [
+        ("203.0.113.192/26", ip4(|h| h.dst.set(a4("203.0.113.200")), &[0; 26])),
+        ("2001:db8:113:9::/64", ip6(|h| h.dst = a6("2001:db8:113:9::1"), &[0; 26])),
+    ] {
+        for held in [false, true] {
+            let mut bed = Testbed::new().unwrap();
+            bed.gone(to, held).unwrap();
+            assert_eq!(bed.frame(0, &frame), []);
+            assert_eq!(bed.drops(), [(DropReason::AdjacencyGone, 1)], "{to} {held}");
+        }
+    }
 }
 
 #[test]

@@ -60,7 +60,7 @@ proptest! {
     fn fragments_add_up_to_the_datagram(
         size in 0usize..9100, option_words in 0usize..=10, base in 0u16..1000, more: bool, cuts in 1usize..6,
     ) {
-        let options: Vec<u8> = [0x94u8, 4, 0, 0, 7, 4, 4, 0, 1, 1, 0x83, 3, 4, 0].into_iter().cycle()
+        let options: Vec<u8> = [0x94u8, 4, 0, 0, 7, 4, 4, 0, 1, 0x86, 3, 9].into_iter().cycle()
             .take(option_words * 4).collect();
         let payload = pattern(size);
         let frame = datagram(&options, &payload, base | if more { ip4::MF } else { 0 });
@@ -85,6 +85,31 @@ fn a_whole_burst_keeps_its_order() {
     for (i, fragments) in sent.chunks(7).enumerate() {
         assert_eq!(reassemble(fragments, &[]).0, pattern(8000 + i));
     }
+}
+
+/// Small packets and large ones of one flow, by the express way and by the regular nodes alone (where traced bursts go): they
+/// leave in the order they came.
+#[test]
+fn packets_that_fit_neither_overtake_fragments_nor_are_overtaken() {
+    for traced in [0, u32::MAX] {
+        keeps_order(traced);
+    }
+}
+
+fn keeps_order(traced: u32) {
+    let mut bed = Testbed::new().unwrap();
+    bed.with_graph(|graph, _| graph.tracer().arm(traced, None));
+    let size = |i: usize| if i % 3 == 1 || i % 7 == 2 { 3000 + i } else { 100 + i };
+    let sent = bed.receive(4, (0..64).map(|i| HeapPacket::new(&datagram(&[], &pattern(size(i)), 0))));
+    assert_eq!(bed.drops(), []);
+    let mut left = &sent[..];
+    for i in 0..64 {
+        let n = (size(i) + 20).div_ceil(MTU);
+        let (these, rest) = left.split_at(n);
+        assert_eq!(reassemble(these, &[]).0, pattern(size(i)), "packet {i}");
+        left = rest;
+    }
+    assert_eq!(left, []);
 }
 
 #[test]

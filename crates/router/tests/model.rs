@@ -213,12 +213,25 @@ impl Model {
     ) -> BTreeSet<String> {
         let mut ends = BTreeSet::new();
         let RouteAction::Forward(paths) = action else { return ends };
+        // Several paths, one of them by a link alone: a neighbour there is where the destination is. (A route to a
+        // single host names it as the gateway instead.)
+        let host = |p: &IpNet| p.prefix_len() == p.max_prefix_len() && p.addr() == to;
+        let host = self.routes.keys().any(|(p, _)| host(&PREFIXES[*p].parse().unwrap()));
+        if asked.is_none() && !host {
+            let on = |p: &&Path| {
+                p.gateway.is_none()
+                    && p.interface.is_some_and(|i| self.is_up(i) && self.neighbors.contains_key(&(i, to)))
+            };
+            if let Some(i) = paths.iter().find(on).and_then(|p| p.interface) {
+                return BTreeSet::from([self.neighbor(i, to)]);
+            }
+        }
         for path in paths {
             if let Some(i) = path.interface {
                 if self.is_up(i) {
                     ends.insert(match path.gateway.or(asked) {
                         Some(gateway) => self.neighbor(i, gateway),
-                        None => format!("if{i} ask {to}"),
+                        None => self.neighbor(i, to),
                     });
                 }
                 continue;

@@ -54,12 +54,9 @@ fn ip(s: &str) -> IpAddr {
 fn packets_for_an_unknown_gateway_wait_and_leave_in_order() {
     let mut bed = Testbed::new().unwrap();
     let sent = bed.receive(0, (0..3).map(|n| udp4("100.65.1.1", n)));
-    assert_eq!((sent.len(), sent[0].port, bed.held()), (1, 1, 3), "one request goes out");
-    let request = ArpPacket::view_at(&sent[0].frame, 14).unwrap();
-    assert_eq!(EthHeader::view(&sent[0].frame).unwrap().dst, eth::BROADCAST);
-    assert_eq!((request.operation.get(), request.sender_ip.get()), (arp::REQUEST, 0x0a00_0101));
-    assert_eq!((request.target_ip.get(), sent[0].frame.len()), (0x0a00_014d, 60));
-    assert_eq!(bed.events(), [RouterEvent::Unresolved { interface: 1, address: ip("10.0.1.77") }]);
+    assert_eq!((sent.len(), bed.held()), (0, 3), "control knows this gateway and asks for it");
+    let address = ip("10.0.1.77");
+    assert_eq!(bed.events(), [RouterEvent::Unresolved { interface: 1, address, asked: false }]);
 
     assert_eq!(bed.receive(0, [udp4("100.65.2.2", 3)]), [], "asked for already");
     assert_eq!(bed.tick(1000), [], "nothing has changed");
@@ -85,7 +82,8 @@ fn a_neighbour_on_the_link_is_asked_for_itself_ipv6_too() {
     let h = Ip6Header::view_at(f, 18).unwrap();
     assert_eq!((h.dst, h.hop_limit), (ip6::solicited_node(h_target(f)), 255));
     assert_eq!(IpAddr::from(h_target(f)), ip("2001:db8:7::42"));
-    assert_eq!(bed.events(), [RouterEvent::Unresolved { interface: 2, address: ip("2001:db8:7::42") }]);
+    let address = ip("2001:db8:7::42");
+    assert_eq!(bed.events(), [RouterEvent::Unresolved { interface: 2, address, asked: true }]);
     bed.resolved("2001:db8:7::42", 2, ip("2001:db8:7::42"), Some([2, 0, 0, 0, 0, 0x42])).unwrap();
     let sent = bed.tick(1);
     assert_eq!((sent.len(), bed.held(), bed.drops()), (2, 0, vec![]));
@@ -106,12 +104,21 @@ fn an_announced_change_elsewhere_releases_nothing() {
 }
 
 #[test]
-fn a_silent_neighbour_is_asked_three_times_and_then_unreachable() {
+fn a_neighbour_on_the_link_is_asked_for_at_once_and_control_reminded_until_it_is_given_up() {
     let mut bed = Testbed::new().unwrap();
-    bed.receive(0, [udp4("10.0.1.50", 1), udp4("10.0.1.50", 2)]);
+    let sent = bed.receive(0, [udp4("10.0.1.50", 1), udp4("10.0.1.50", 2)]);
+    assert_eq!((sent.len(), sent[0].port), (1, 1), "one request goes out");
+    let request = ArpPacket::view_at(&sent[0].frame, 14).unwrap();
+    assert_eq!(EthHeader::view(&sent[0].frame).unwrap().dst, eth::BROADCAST);
+    assert_eq!((request.operation.get(), request.sender_ip.get()), (arp::REQUEST, 0x0a00_0101));
+    assert_eq!((request.target_ip.get(), sent[0].frame.len()), (0x0a00_0132, 60));
+    let address = ip("10.0.1.50");
+    assert_eq!(bed.events(), [RouterEvent::Unresolved { interface: 1, address, asked: true }]);
     for _ in 1..TRIES {
-        assert_eq!(bed.tick(RETRY - 1), []);
-        assert_eq!(bed.tick(1).len(), 1, "once more");
+        bed.tick(RETRY - 1);
+        assert_eq!(bed.events(), []);
+        assert_eq!(bed.tick(1), [], "further questions are control's");
+        assert_eq!(bed.events(), [RouterEvent::Unresolved { interface: 1, address, asked: false }]);
     }
     let sent = bed.tick(RETRY);
     assert_eq!((sent.len(), bed.held(), bed.drops()), (2, 0, vec![]));
@@ -157,13 +164,36 @@ fn waiting_space_is_bounded_and_the_first_packets_are_kept() {
 }
 
 #[test]
-fn a_pool_that_is_empty_only_delays_the_question() {
+fn a_pool_that_is_empty_leaves_the_question_to_control() {
     let mut bed = Testbed::new().unwrap();
     bed.limit_pool(0);
     assert_eq!(bed.receive(0, [udp4("10.0.1.50", 1)]), []);
     assert_eq!((bed.held(), bed.drops()), (1, vec![]));
-    bed.limit_pool(9);
-    assert_eq!(bed.tick(RETRY).len(), 1);
+    let address = ip("10.0.1.50");
+    assert_eq!(bed.events(), [RouterEvent::Unresolved { interface: 1, address, asked: false }]);
+}
+
+/// Packets that have waited leave before those that come in after them, also where they are more than one burst.
+#[test]
+fn packets_that_waited_are_not_overtaken() {
+    let mut bed = Testbed::new().unwrap();
+    bed.receive(
+        0,
+        ["10.0.1.50", "10.0.1.51", "10.0.1.52"]
+            .into_iter()
+            .flat_map(|a| (0..PER_NEIGHBOR as u16).map(move |n| udp4(a, n))),
+    );
+    for (a, n) in [("10.0.1.50", 0x50), ("10.0.1.51", 0x51), ("10.0.1.52", 0x52)] {
+        bed.resolved(a, 1, ip(a), Some([2, 0, 0, 0, 0, n])).unwrap();
+    }
+    bed.now += 1_000_000;
+    let next = PER_NEIGHBOR as u16;
+    let sent = bed.receive(0, ["10.0.1.50", "10.0.1.51", "10.0.1.52"].map(|a| udp4(a, next)));
+    for n in [0x50, 0x51, 0x52] {
+        let of: Vec<_> = sent.iter().filter(|s| s.frame[5] == n).cloned().collect();
+        assert_eq!(source_ports4(&of), (0..=next).collect::<Vec<_>>(), "to host {n:x}");
+    }
+    assert_eq!((bed.held(), bed.drops()), (0, vec![]));
 }
 
 #[test]
@@ -220,11 +250,13 @@ fn arp_tells_control_what_it_hears() {
         (arp::REQUEST, "10.0.0.55", "10.0.0.9", Some(ArpKind::Other), Some(DropReason::ArpConsumed)),
         (arp::REQUEST, "10.0.0.55", "10.0.0.55", Some(ArpKind::Gratuitous), Some(DropReason::ArpConsumed)),
         (arp::REPLY, "10.0.0.55", "10.0.0.1", Some(ArpKind::Reply), Some(DropReason::ArpConsumed)),
-        (arp::REQUEST, "8.8.8.8", "10.0.0.1", Some(ArpKind::Other), None),
+        // Whether it can be a neighbour, control decides: routes may say so.
+        (arp::REQUEST, "8.8.8.8", "10.0.0.1", Some(ArpKind::RequestForUs), None),
         (arp::REQUEST, "0.0.0.0", "10.0.0.1", None, None),
         (arp::REQUEST, "0.0.0.0", "10.0.0.9", None, Some(DropReason::ArpIgnored)),
-        (arp::REPLY, "10.0.0.1", "10.0.0.9", None, Some(DropReason::ArpIgnored)),
-        (arp::REQUEST, "10.0.0.1", "10.0.0.1", None, Some(DropReason::ArpIgnored)),
+        // Our own address, claimed by somebody else: control counts it.
+        (arp::REPLY, "10.0.0.1", "10.0.0.9", Some(ArpKind::Other), Some(DropReason::ArpIgnored)),
+        (arp::REQUEST, "10.0.0.1", "10.0.0.1", Some(ArpKind::Other), Some(DropReason::ArpIgnored)),
         // An address of this router, but of another interface: not from here.
         (arp::REQUEST, "10.0.0.55", "10.0.7.1", Some(ArpKind::Other), Some(DropReason::ArpConsumed)),
         (arp::REQUEST, "10.0.0.255", "10.0.0.9", None, Some(DropReason::ArpIgnored)),
@@ -282,11 +314,12 @@ fn neighbour_discovery_is_validated_and_tells_control() {
     let (us, peer) = ("2001:db8::1", "2001:db8::55");
     let (s, o) = (1 << 30, 1 << 29);
     type Row<'a> = (u8, &'a str, &'a str, &'a str, &'a [u8], u8, u32, Result<usize, DropReason>, usize);
-    let rows: [Row; 19] = [
+    let rows: [Row; 21] = [
         (NS, peer, group, us, slla, 255, 0, Ok(1), 1),
         (NS, peer, us, us, &[], 255, 0, Ok(1), 0),
         (NS, "::", group, us, &[], 255, 0, Ok(1), 0),
-        (NS, "2001:dead::1", group, us, slla, 255, 0, Ok(1), 0),
+        // Whether it can be a neighbour, control decides: routes may say so.
+        (NS, "2001:dead::1", group, us, slla, 255, 0, Ok(1), 1),
         (NS, peer, group, us, slla, 254, 0, Err(DropReason::NdMalformed), 0),
         (NS, peer, group, "ff02::1", slla, 255, 0, Err(DropReason::NdMalformed), 0),
         (NS, "::", group, us, slla, 255, 0, Err(DropReason::NdMalformed), 0),
@@ -298,8 +331,11 @@ fn neighbour_discovery_is_validated_and_tells_control() {
         (NA, peer, us, peer, tlla, 255, s | o, Err(DropReason::NdConsumed), 1),
         (NA, peer, "ff02::1", peer, tlla, 255, o, Err(DropReason::NdConsumed), 1),
         (NA, peer, "ff02::1", peer, tlla, 255, s, Err(DropReason::NdMalformed), 0),
-        (NA, peer, us, us, tlla, 255, s, Err(DropReason::NdIgnored), 0),
-        (NA, peer, us, "2001:dead::1", tlla, 255, s, Err(DropReason::NdIgnored), 0),
+        // The subnet-router anycast address; not that of another network.
+        (NS, peer, "ff02::1:ff00:0", "2001:db8::", slla, 255, 0, Ok(1), 1),
+        (NS, peer, "ff02::1:ff00:0", "2001:db8:1::", slla, 255, 0, Err(DropReason::NdIgnored), 0),
+        (NA, peer, us, us, tlla, 255, s, Err(DropReason::NdIgnored), 1),
+        (NA, peer, us, "2001:dead::1", tlla, 255, s, Err(DropReason::NdConsumed), 1),
         (NA, peer, us, peer, &[], 255, s, Err(DropReason::NdConsumed), 1),
         (133, peer, "ff02::2", "::", &[], 255, 0, Err(DropReason::NdIgnored), 0),
     ];
@@ -311,13 +347,19 @@ fn neighbour_discovery_is_validated_and_tells_control() {
         assert_eq!(heard.len(), events, "{what}: {heard:?}");
         let drops = bed.drops();
         match wanted {
-            Ok(n) => assert_eq!((sent.len(), drops), (n, vec![]), "{what}"),
+            Ok(n) => {
+                assert_eq!((sent.len(), drops), (n, vec![]), "{what}");
+                let m = NeighborMessage::view_at(&sent[0].frame, 54).unwrap();
+                let overrides = m.flags.get() & (1 << 29) != 0;
+                assert_eq!(overrides, target == us, "RFC 4861 7.2.7: an anycast address overrides nothing");
+            }
             Err(reason) => assert_eq!((sent.len(), drops), (0, vec![(reason, 1)]), "{what}"),
         }
         let (address, mac, nd) = match (kind, options.is_empty()) {
-            (NS, _) => (src, [2, 0, 0, 0, 0, 0x55], NdKind::Solicitation),
+            (NS, _) => (src, Some([2, 0, 0, 0, 0, 0x55]), NdKind::Solicitation),
             (_, without) => {
-                let mac = [2, 0, 0, 0, 0, if without { 0x55 } else { 0x66 }];
+                // Without the option nothing is told of the address: the frame may come from another station.
+                let mac = (!without).then_some([2, 0, 0, 0, 0, 0x66]);
                 (target, mac, NdKind::Advertisement { solicited: flags & s != 0, overrides: flags & o != 0 })
             }
         };

@@ -137,6 +137,61 @@ static MARTIAN: [bool; 256] = {
     table
 };
 
+/// Option: loose source and record route (RFC 791 3.1).
+const LOOSE_SOURCE_ROUTE: u8 = 131;
+/// Option: strict source and record route.
+const STRICT_SOURCE_ROUTE: u8 = 137;
+/// Option: record route.
+const RECORD_ROUTE: u8 = 7;
+/// Option: internet timestamp.
+const TIMESTAMP: u8 = 68;
+
+/// What the options of a sound header ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The sender wants to choose the way (loosely or strictly).
+    pub source_route: bool,
+}
+
+/// Options that no receiver can make sense of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an IPv4 option has a length or pointer that cannot be, or runs past the header")]
+pub struct BadOptions;
+
+/// Walks the options between header and payload (RFC 791 3.1, RFC 1812 5.2.4): each must lie within the header, and
+/// those that have addresses or times written into them must have their pointer behind its own fields. Bytes behind the
+/// end of the list do not count. Options that are not known are stepped over.
+pub fn check_options(options: &[u8]) -> Result<Options, BadOptions> {
+    let mut found = Options::default();
+    let mut rest = options;
+    while let Some((&kind, behind)) = rest.split_first() {
+        let len = match kind {
+            0 => break,
+            1 => {
+                rest = behind;
+                continue;
+            }
+            _ => usize::from(*behind.first().ok_or(BadOptions)?),
+        };
+        if len < 2 {
+            return Err(BadOptions);
+        }
+        let (option, next) = rest.split_at_checked(len).ok_or(BadOptions)?;
+        // The least value of the pointer: the first byte behind the option's fixed fields, counted from one.
+        let least = match kind {
+            RECORD_ROUTE | LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE => 4,
+            TIMESTAMP => 5,
+            _ => 0,
+        };
+        if least > 0 && (len + 1 < least || option.get(2).is_none_or(|p| usize::from(*p) < least)) {
+            return Err(BadOptions);
+        }
+        found.source_route |= matches!(kind, LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE);
+        rest = next;
+    }
+    Ok(found)
+}
+
 /// Copies those of `options` into `out` that belong in every fragment (RFC 791 3.1, the copied flag), padded to a
 /// multiple of four. Returns the number of bytes. Options cut off by their own length end the copy.
 pub fn copied_options(options: &[u8], out: &mut [u8; MAX_OPTIONS]) -> usize {
@@ -172,6 +227,39 @@ mod tests {
         }
         for good in [0x0100_0000, 0x7eff_ffff, 0x8000_0000, 0xdfff_ffff] {
             assert!(!is_martian_source(good), "{good:#x}");
+        }
+    }
+
+    #[test]
+    fn options_are_walked_and_source_routes_found() {
+        let good: [(&[u8], bool); 9] = [
+            (&[], false),
+            (&[1, 1, 1, 1], false),
+            (&[0, 68, 0, 0], false),
+            (&[148, 4, 0, 0], false),
+            (&[7, 3, 4, 0], false),
+            (&[68, 4, 5, 0], false),
+            (&[1, 131, 3, 4], true),
+            (&[137, 7, 4, 10, 0, 0, 1, 0], true),
+            (&[200, 2, 201, 2], false),
+        ];
+        for (options, source_route) in good {
+            assert_eq!(check_options(options), Ok(Options { source_route }), "{options:?}");
+        }
+        let bad: [&[u8]; 10] = [
+            &[68, 0, 0, 0],
+            &[131, 255, 4, 0],
+            &[200, 1, 0, 0],
+            &[1, 1, 1, 200],
+            &[200, 5, 0, 0],
+            &[7, 3, 3, 0],
+            &[131, 2, 0, 0],
+            &[68, 4, 4, 0],
+            &[68, 3, 5, 0],
+            &[1, 1, 7, 2],
+        ];
+        for options in bad {
+            assert_eq!(check_options(options), Err(BadOptions), "{options:?}");
         }
     }
 

@@ -13,7 +13,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::ErrorBody;
-use crate::config::ROOT_SOCKETS;
+use super::listen::not_ours;
+use crate::config::{ROOT_SOCKETS, shared_directory};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -38,6 +39,9 @@ pub enum ClientError {
     /// This user may not connect.
     #[error("no permission to use {0}: expected root, or a member of the socket's group")]
     NotAllowed(PathBuf),
+    /// Somebody else can put a socket there.
+    #[error("{0} is not this user's alone: what answers there may be anybody's; name a socket with --socket")]
+    NotOurs(PathBuf),
     /// The instance refused.
     #[error("{0}")]
     Refused(String),
@@ -90,6 +94,9 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> Result<(StatusCode, Bytes), ClientError> {
+        if let Some(shared) = not_ours(&self.socket, &shared_directory()) {
+            return Err(ClientError::NotOurs(shared));
+        }
         let stream = tokio::net::UnixStream::connect(&self.socket).await.map_err(|e| match e.kind() {
             io::ErrorKind::PermissionDenied => ClientError::NotAllowed(self.socket.clone()),
             _ => ClientError::NoInstance {

@@ -2,13 +2,13 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use nix::sys::stat::{Mode, umask};
 
-use crate::config::ApiSpec;
+use crate::config::{ApiSpec, shared_directory};
 
 /// Least bytes of a token.
 const MIN_TOKEN: usize = 16;
@@ -24,6 +24,12 @@ pub enum ListenError {
     /// Something that is no socket is there.
     #[error("{0} exists and is not a socket: expected no file, or the socket of an instance that has ended")]
     NotASocket(PathBuf),
+    /// Somebody else can put a socket there.
+    #[error(
+        "{0} is not this user's alone: remove it, or name another place with `api.socket` (it takes the place of a runtime \
+         directory, and whoever made it could answer for instances)"
+    )]
+    NotOurs(PathBuf),
     /// The socket cannot be made.
     #[error("cannot serve the API at {0}: {1}")]
     Bind(String, io::Error),
@@ -52,6 +58,9 @@ impl Listeners {
         clear(&path)?;
         let fail = |e| ListenError::Bind(path.display().to_string(), e);
         let directory = make_directory(&path).map_err(fail)?;
+        if let Some(shared) = not_ours(&path, &shared_directory()) {
+            return Err(ListenError::NotOurs(shared));
+        }
         // Owner and group may connect. Set by umask, so that there is no moment at which others may.
         let before = umask(Mode::from_bits_truncate(0o117));
         let unix = UnixListener::bind(&path);
@@ -113,6 +122,15 @@ fn make_directory(path: &Path) -> io::Result<Option<PathBuf>> {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(None),
         Err(e) => Err(e),
     }
+}
+
+/// The directory of a socket, where that is `shared` with all users' and not this one's alone: a link, another's, or one that
+/// others may write to. What does not exist is nobody's.
+pub(super) fn not_ours(socket: &Path, shared: &Path) -> Option<PathBuf> {
+    let directory = socket.parent().filter(|d| *d == shared)?;
+    let meta = std::fs::symlink_metadata(directory).ok()?;
+    let ours = meta.is_dir() && meta.uid() == nix::unistd::geteuid().as_raw() && meta.mode() & 0o022 == 0;
+    (!ours).then(|| directory.into())
 }
 
 fn bind_tcp(at: SocketAddr, token: &Path) -> Result<(TcpListener, String), ListenError> {

@@ -3,7 +3,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `GET /v1/status` | [`Status`](crate::show::Status) |
-//! | `GET /v1/ports`, `workers`, `queues`, `interfaces`, `neighbors`, `drops`, `graph`, `fib` | the type of that name in [`show`](crate::show) |
+//! | `GET /v1/ports`, `workers`, `queues`, `interfaces`, `neighbors`, `router`, `drops`, `graph`, `fib` | the type of that name in [`show`](crate::show) |
 //! | `GET /v1/routes?prefix=&longer=&longest=&via=&interface=&source=&after=&limit=` | [`Routes`](crate::show::Routes) |
 //! | `POST /v1/queues/move` with [`MoveQueue`](crate::show::MoveQueue) | [`QueueMoved`](crate::show::QueueMoved) |
 //! | `POST /v1/trace` with [`TraceRequest`](crate::show::TraceRequest) | [`Trace`](crate::show::Trace) |
@@ -106,7 +106,11 @@ pub(crate) mod test_views {
     pub(crate) fn trace() -> show::Trace {
         let fake = Fake::new();
         let _ = fake.trace(1, None);
-        views::trace(fake.as_ref(), fake.take_trace())
+        views::trace(fake.as_ref(), fake.take_trace(), 3)
+    }
+
+    pub(crate) fn router() -> show::Router {
+        views::router(Fake::new().as_ref())
     }
 }
 

@@ -30,8 +30,8 @@ const MAX_TRACE: u32 = 100;
 const MAX_TRACE_WAIT: u64 = 5000;
 
 /// What there is, for those who ask for something else.
-const PATHS: &str = "/v1/ and status, ports, workers, queues, interfaces, neighbors, drops, graph, fib, routes, queues/move \
-                     or trace";
+const PATHS: &str = "/v1/ and status, ports, workers, queues, interfaces, neighbors, router, drops, graph, fib, routes, \
+                     queues/move or trace";
 
 type Shared = State<Arc<App>>;
 
@@ -43,6 +43,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/v1/queues", get(async |s: Shared| view(s, views::queues)))
         .route("/v1/drops", get(async |s: Shared| view(s, views::drops)))
         .route("/v1/graph", get(async |s: Shared| Json(views::graph(s.plane.as_ref()))))
+        .route("/v1/router", get(async |s: Shared| Json(views::router(s.plane.as_ref()))))
         .route("/v1/interfaces", get(interfaces))
         .route("/v1/neighbors", get(neighbors))
         .route("/v1/fib", get(async |s: Shared| Json(show::Fibs { fibs: s.plane.fibs() })))
@@ -220,6 +221,9 @@ async fn trace(
     let _alone = app.tracing.lock().await;
     let plane = app.plane.clone();
     plane.take_trace();
+    let lost = views::trace_lost(plane.as_ref());
+    // Ends tracing also where the client does not wait for the answer: this is dropped at the next point of waiting then.
+    let armed = Armed(plane.as_ref());
     plane.trace(packets, port)?;
     let wanted = packets as usize * plane.workers().len();
     let end = tokio::time::Instant::now() + Duration::from_millis(wait_ms);
@@ -234,6 +238,17 @@ async fn trace(
             break;
         }
     }
-    plane.trace(0, None)?;
-    Ok(Json(views::trace(plane.as_ref(), hops)))
+    drop(armed);
+    let lost = views::trace_lost(plane.as_ref()).saturating_sub(lost);
+    Ok(Json(views::trace(plane.as_ref(), hops, lost)))
+}
+
+/// Tracing, which ends when this is dropped.
+struct Armed<'p>(&'p dyn Dataplane);
+
+impl Drop for Armed<'_> {
+    fn drop(&mut self) {
+        // Fails only where the workers have stopped, and tracing with them.
+        let _ = self.0.trace(0, None);
+    }
 }

@@ -95,7 +95,12 @@ fn every_view_is_served() {
     assert_eq!(client.get::<show::Queues>("/v1/queues").unwrap().queues.len(), 3);
     assert_eq!(client.get::<show::Interfaces>("/v1/interfaces").unwrap().interfaces.len(), 2);
     assert_eq!(client.get::<show::Neighbors>("/v1/neighbors").unwrap().neighbors[0].state, "static");
+    let figures = client.get::<show::Router>("/v1/router").unwrap();
+    assert_eq!((figures.neighbors.duplicates, figures.lost.events, figures.lost.trace_hops), (12_345, 9, 5));
     assert_eq!(client.get::<show::Drops>("/v1/drops").unwrap().total, 3000);
+    api.fake.workers[0].counters.port(0).received.add(3);
+    let off = client.get::<show::Drops>("/v1/drops").unwrap().unaccounted;
+    assert_eq!(off, [show::drops::Unaccounted { port: "wan".into(), packets: 3 }]);
     assert_eq!(client.get::<show::Graph>("/v1/graph").unwrap().nodes[0].packets, 2_000_000);
     assert_eq!(client.get::<show::Fibs>("/v1/fib").unwrap().fibs[0].routes, 901_899);
     assert_eq!(client.get::<show::Routes>("/v1/routes").unwrap().routes.len(), 6);
@@ -355,4 +360,48 @@ fn tokens_are_checked_before_anything_is_made() {
     assert!(error.ends_with("has 6 bytes: expected at least 16"), "{error}");
     assert!(matches!(Listeners::bind(&spec(dir.path().join("none"))).unwrap_err(), ListenError::Token(..)));
     assert!(!socket.exists());
+}
+
+#[test]
+fn tracing_ends_when_its_client_has_gone() {
+    let api = Api::start();
+    let body = r#"{"packets":1,"wait_ms":5000}"#;
+    let mut stream = UnixStream::connect(&api.spec.socket).unwrap();
+    let head = "POST /v1/trace HTTP/1.1\r\nHost: x\r\nContent-Type: application/json";
+    write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let armed = || api.fake.armed.lock().unwrap().clone();
+    let until = |expected: &[(u32, Option<u16>)]| {
+        let end = Instant::now() + Duration::from_secs(3);
+        while armed() != expected {
+            assert!(Instant::now() < end, "{:?}", armed());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    until(&[(1, None)]);
+    drop(stream);
+    until(&[(1, None), (0, None)]);
+}
+
+#[test]
+fn a_directory_that_others_can_make_must_be_the_users_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared = dir.path().join("linerate-1");
+    let socket = shared.join("a.sock");
+    let not_ours = || super::listen::not_ours(&socket, &shared);
+    assert_eq!(not_ours(), None, "it can be made");
+    std::fs::create_dir(&shared).unwrap();
+    std::fs::set_permissions(&shared, PermissionsExt::from_mode(0o750)).unwrap();
+    assert_eq!(not_ours(), None);
+    std::fs::set_permissions(&shared, PermissionsExt::from_mode(0o770)).unwrap();
+    assert_eq!(not_ours(), Some(shared.clone()), "others may write");
+    assert_eq!(super::listen::not_ours(&socket, dir.path()), None, "only that directory is meant");
+    std::fs::rename(&shared, dir.path().join("real")).unwrap();
+    std::os::unix::fs::symlink("real", &shared).unwrap();
+    assert_eq!(not_ours(), Some(shared.clone()), "a link");
+    std::fs::remove_file(&shared).unwrap();
+    if nix::unistd::geteuid().is_root() {
+        std::fs::create_dir(&shared).unwrap();
+        std::os::unix::fs::chown(&shared, Some(12_345), None).unwrap();
+        assert_eq!(not_ours(), Some(shared.clone()), "another user's");
+    }
 }

@@ -105,7 +105,14 @@ pub(super) fn drops(plane: &dyn Dataplane, rates: &Rates) -> show::Drops {
     };
     let mut drops: Vec<_> = DropReason::ALL.iter().map(one).filter(|d| d.packets > 0).collect();
     drops.sort_by_key(|d| std::cmp::Reverse(d.packets));
-    show::Drops { total: drops.iter().map(|d| d.packets).sum(), drops }
+    let off = |port: usize| workers.iter().map(|w| w.counters.port(port as PortId).imbalance()).sum::<i64>();
+    let unaccounted = names.iter().enumerate().map(|(id, p)| (p.name.clone(), off(id)));
+    let unaccounted = unaccounted.filter(|(_, off)| *off != 0);
+    show::Drops {
+        total: drops.iter().map(|d| d.packets).sum(),
+        drops,
+        unaccounted: unaccounted.map(|(port, packets)| show::drops::Unaccounted { port, packets }).collect(),
+    }
 }
 
 pub(super) fn graph(plane: &dyn Dataplane) -> show::Graph {
@@ -138,7 +145,8 @@ pub(super) fn graph(plane: &dyn Dataplane) -> show::Graph {
     show::Graph { nodes, dot: first.description.dot() }
 }
 
-pub(super) fn trace(plane: &dyn Dataplane, hops: Vec<(usize, Hop)>) -> show::Trace {
+/// `lost`: hops that are missing.
+pub(super) fn trace(plane: &dyn Dataplane, hops: Vec<(usize, Hop)>, lost: u64) -> show::Trace {
     let workers = plane.workers();
     let mut out: Vec<show::trace::TracedPacket> = Vec::new();
     let mut starts: Vec<u64> = Vec::new();
@@ -171,7 +179,18 @@ pub(super) fn trace(plane: &dyn Dataplane, hops: Vec<(usize, Hop)>) -> show::Tra
             text: hop.text.to_string(),
         });
     }
-    show::Trace { packets: out }
+    show::Trace { packets: out, lost }
+}
+
+/// Hops of traced packets lost so far, over all workers.
+pub(super) fn trace_lost(plane: &dyn Dataplane) -> u64 {
+    plane.workers().iter().map(|w| w.counters.trace_lost.get()).sum()
+}
+
+pub(super) fn router(plane: &dyn Dataplane) -> show::Router {
+    let mut router = plane.router();
+    router.lost.trace_hops = trace_lost(plane);
+    router
 }
 
 /// `02:00:00:00:00:01`.

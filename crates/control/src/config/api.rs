@@ -24,9 +24,14 @@ pub fn default_socket(file_prefix: &str) -> PathBuf {
     let directory = match std::env::var_os("XDG_RUNTIME_DIR") {
         _ if user.is_root() => PathBuf::from(ROOT_SOCKETS),
         Some(dir) => PathBuf::from(dir).join("linerate"),
-        None => PathBuf::from(format!("/tmp/linerate-{user}")),
+        None => shared_directory(),
     };
     directory.join(format!("{file_prefix}.sock"))
+}
+
+/// The directory of a user's sockets in `/tmp`, where anybody could make it first: it is used only where it is the user's.
+pub(crate) fn shared_directory() -> PathBuf {
+    PathBuf::from(format!("/tmp/linerate-{}", nix::unistd::geteuid()))
 }
 
 /// Longest path of a Unix socket (`sun_path` with its end).

@@ -3,7 +3,8 @@
 use linerate_engine::desired::{DpdkSpec, MemorySpec};
 
 use super::Host;
-use super::decode::{At, Item, Section, Source};
+use super::decode::{At, Item, Source};
+use super::eal_args;
 use super::ports::{self, Port};
 use super::workers::{Worker, check_cpu};
 
@@ -19,7 +20,10 @@ pub(super) fn read(
     if let Some(cpu) = host.cpus.as_ref().and_then(|c| free_cpu(c, workers)) {
         spec.control_cpu = cpu;
     }
-    let Some(mut s) = item.and_then(|i| i.section("a table [dpdk]")) else { return spec };
+    let Some(mut s) = item.and_then(|i| i.section("a table [dpdk]")) else {
+        ports::check_drivers(ports, source);
+        return spec;
+    };
     if let Some(prefix) = s.take("file_prefix").and_then(|i| file_prefix(&i)) {
         spec.file_prefix = prefix.value;
     }
@@ -39,7 +43,11 @@ pub(super) fn read(
         }
         spec.pci = pci.value;
     }
-    spec.eal_args = eal_args(&mut s);
+    spec.eal_args = eal_args::read(&mut s);
+    // With `-d` there may be drivers that nobody knows of here.
+    if !spec.eal_args.iter().any(|a| a.starts_with("-d")) {
+        ports::check_drivers(ports, source);
+    }
     spec.buffer_size = s.number("buffer_size", 512..=16384, "bytes per buffer", spec.buffer_size);
     spec.packet_buffers = s
         .take("packet_buffers")
@@ -74,40 +82,4 @@ fn file_prefix(item: &Item<'_>) -> Option<At<String>> {
         return None;
     }
     Some(prefix)
-}
-
-/// Arguments that have keys of their own, with these.
-const OWN: &[(&str, &str)] = &[
-    ("-l", "worker.cpu"),
-    ("--lcores", "worker.cpu"),
-    ("-c", "worker.cpu"),
-    ("--file-prefix", "dpdk.file_prefix"),
-    ("-m", "dpdk.memory_mb"),
-    ("--socket-mem", "dpdk.memory_mb"),
-    ("--no-huge", "dpdk.memory"),
-    ("--in-memory", "dpdk.memory"),
-    ("--no-pci", "dpdk.pci"),
-    ("--no-telemetry", "dpdk.telemetry"),
-    ("--telemetry", "dpdk.telemetry"),
-    ("--vdev", "port.device"),
-    ("-a", "port.device"),
-    ("--allow", "port.device"),
-];
-
-fn eal_args(s: &mut Section<'_>) -> Vec<String> {
-    let what = "a list of EAL arguments such as [\"--log-level=lib.eal:debug\"]";
-    let list = s.take("eal_args").and_then(|i| i.list(what)).unwrap_or_default();
-    let mut args = Vec::new();
-    for item in list {
-        let Some(arg) = item.string("an EAL argument") else { continue };
-        let flag = arg.value.split('=').next().unwrap_or_default();
-        if let Some((_, key)) = OWN.iter().find(|(own, _)| *own == flag) {
-            arg.problem(s.source, format!("{flag} is set by the program: expected the key `{key}` instead"));
-        } else if arg.value.contains('\0') {
-            item.expected("an EAL argument without NUL byte");
-        } else {
-            args.push(arg.value);
-        }
-    }
-    args
 }

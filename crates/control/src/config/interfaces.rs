@@ -72,6 +72,16 @@ fn one(mut s: Section<'_>, source: &Source<'_>, ports: &[Port]) -> Interface {
         );
         a.problem(source, message);
     }
+    if layer3_mtu < IPV6_MTU && addresses.iter().all(|a| a.value.addr().is_ipv4()) {
+        let message = format!(
+            "IPv6 needs an MTU of {IPV6_MTU} (RFC 8200), this link has {layer3_mtu}: IPv6 packets that are larger are \
+             lost, as hosts ignore what they are told about smaller links"
+        );
+        match &mtu {
+            Some(mtu) => mtu.warning(source, message),
+            None => source.warning(at, &key, message),
+        }
+    }
     let up = s.flag("up", true);
     s.finish();
     let placed =

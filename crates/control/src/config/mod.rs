@@ -1,13 +1,14 @@
 //! The configuration file: strict TOML, validated as far as that is possible without touching a device, turned into
 //! the engine's desired state.
 //!
-//! One file per section, which decodes and validates it: [`dpdk`], [`workers`], [`ports`], [`interfaces`], [`routes`]
+//! One file per section, which decodes and validates it: [`dpdk`] with [`eal_args`], [`workers`], [`ports`], [`interfaces`], [`routes`]
 //! with [`resolve`], [`ribs`], [`neighbors`], [`api`]. [`decode`] is what they are written with. Nothing stops at the
 //! first problem: one run reports all of them. The order of sections and keys never matters.
 
 mod api;
 mod decode;
 mod dpdk;
+mod eal_args;
 mod interfaces;
 mod neighbors;
 mod ports;
@@ -23,8 +24,10 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use linerate_engine::desired::Desired;
+use linerate_engine::instance::check::check_routes;
 use toml::de::{DeTable, DeValue};
 
+pub(crate) use api::shared_directory;
 pub use api::{ApiSpec, ROOT_SOCKETS, default_socket};
 pub use problem::{Problem, Report};
 
@@ -142,14 +145,22 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
     let interfaces = interfaces::read(tables(&mut root, "interface"), source, &ports);
     let raw_routes = tables(&mut root, "route");
     let raw_ribs = tables(&mut root, "rib");
+    let tables_at = raw_ribs.last().map(|s| s.at);
     let raw_neighbors = tables(&mut root, "neighbor");
     root.finish();
 
     let dpdk = dpdk::read(dpdk, source, host, &workers, &ports);
     let net = resolve::Network::new(&interfaces);
-    let neighbors = neighbors::read(raw_neighbors, source, &net);
     let (mut routes, net) = routes::read(raw_routes, source, net);
+    let neighbors = neighbors::read(raw_neighbors, source, &net);
     ribs::read(raw_ribs, source, &net, open, &mut routes);
+    if let Err(limit) = check_routes(&routes, interfaces.len()) {
+        source.problem(
+            tables_at.unwrap_or(0),
+            if tables_at.is_some() { "rib" } else { "route" },
+            limit.to_string(),
+        );
+    }
     Config {
         api: api::read(api, source, &dpdk.file_prefix),
         desired: Desired {
@@ -220,3 +231,7 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 #[path = "tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tests_limits.rs"]
+mod tests_limits;

@@ -32,7 +32,7 @@ pub(super) fn read(sections: Vec<Section<'_>>, source: &Source<'_>, net: &Networ
                 source,
                 format!("{} is an address of this router: expected a neighbour's", address.value),
             );
-        } else if !is_link_local(address.value) && !net.on_link(address.value, &interface.value) {
+        } else if !is_link_local(address.value) && !net.may_be_on(address.value, &interface.value) {
             let networks = net.networks_of(&interface.value);
             let message = format!(
                 "{} is on no network of interface \"{}\": expected an address in {networks}",

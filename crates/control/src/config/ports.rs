@@ -1,9 +1,11 @@
 //! `[[port]]`: DPDK devices, their queues and which workers serve them.
 
 use linerate_engine::desired::PortSpec;
+use linerate_engine::instance::device;
 use linerate_pipeline::counters::MAX_PORTS;
 
 use super::decode::{At, Item, Section, Source};
+use super::problem::suggest;
 use super::workers::Worker;
 
 const MTU: std::ops::RangeInclusive<u16> = 68..=9216;
@@ -44,7 +46,7 @@ pub(super) fn read(sections: Vec<Section<'_>>, source: &Source<'_>, workers: &[W
                     .iter()
                     .for_each(|n| n.problem(source, format!("the name of {first} again: expected another")));
             }
-            if same(&port.device, &other.device, device_name) {
+            if same(&port.device, &other.device, |d| device::name(d).to_owned()) {
                 let message = format!("the device of {first} again: expected another device");
                 port.device.iter().for_each(|d| d.problem(source, message.clone()));
             } else if same(&port.device, &other.device, |d| linux_interface(d).unwrap_or_default().to_owned())
@@ -61,7 +63,7 @@ pub(super) fn read(sections: Vec<Section<'_>>, source: &Source<'_>, workers: &[W
 
 fn one(mut s: Section<'_>, source: &Source<'_>, workers: usize) -> Port {
     let name = super::name(&mut s, 31);
-    let device = s.need("device", DEVICE).and_then(|i| device(&i));
+    let device = s.need("device", DEVICE).and_then(|i| read_device(&i));
     let queues = s.take("rx_queues").and_then(|i| i.number(1..=128u16, "a number of queues"));
     let queue_workers = s.take("workers").map(|i| worker_list(&i, workers));
     let spread = s.take("spread").map(|i| worker_list(&i, workers)).unwrap_or_default();
@@ -106,42 +108,56 @@ fn one(mut s: Section<'_>, source: &Source<'_>, workers: usize) -> Port {
 const DEVICE: &str =
     "a PCI address such as 0000:01:00.0, or a virtual device such as net_af_packet0,iface=eth0";
 
-fn device(item: &Item<'_>) -> Option<At<String>> {
+fn read_device(item: &Item<'_>) -> Option<At<String>> {
     let device = item.string(DEVICE)?;
-    let id = device.value.split(',').next().unwrap_or_default();
+    let id = device::name(&device.value);
     let virtual_device = id
         .strip_prefix("net_")
         .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'));
-    if pci_address(id).is_none() && !virtual_device || device.value.chars().any(char::is_whitespace) {
+    if !is_pci(id) && !virtual_device || device.value.chars().any(char::is_whitespace) {
         item.expected(DEVICE);
         return None;
     }
-    Some(device)
+    Some(device.map(|d| device::normal(&d)))
 }
 
 /// Whether a device string is a PCI device's.
 pub(super) fn is_pci(device: &str) -> bool {
-    device.split(',').next().and_then(pci_address).is_some()
+    device::pci_address(device::name(device)).is_some()
 }
 
-/// `0000:01:00.0`, with or without the domain, as one normal form.
-fn pci_address(id: &str) -> Option<String> {
-    let hex = |s: &str, n: usize| (s.len() == n).then(|| u32::from_str_radix(s, 16).ok()).flatten();
-    let (rest, function) = id.split_once('.')?;
-    let parts: Vec<&str> = rest.split(':').collect();
-    let (domain, bus, slot) = match parts[..] {
-        [bus, slot] => ("0000", bus, slot),
-        [domain, bus, slot] => (domain, bus, slot),
-        _ => return None,
-    };
-    let (domain, bus, slot, function) = (hex(domain, 4)?, hex(bus, 2)?, hex(slot, 2)?, hex(function, 1)?);
-    Some(format!("{domain:04x}:{bus:02x}:{slot:02x}.{function}"))
-}
+/// DPDK's drivers of virtual network devices, as Debian ships them for x86.
+const DRIVERS: &[&str] = &[
+    "net_af_packet",
+    "net_af_xdp",
+    "net_bonding",
+    "net_failsafe",
+    "net_memif",
+    "net_null",
+    "net_pcap",
+    "net_ring",
+    "net_softnic",
+    "net_tap",
+    "net_tun",
+    "net_vdev_netvsc",
+    "net_vhost",
+    "net_virtio_user",
+];
 
-/// What makes a device the same device, whatever its arguments.
-fn device_name(device: &str) -> String {
-    let id = device.split(',').next().unwrap_or_default();
-    pci_address(id).unwrap_or_else(|| id.to_owned())
+/// Notes devices that no driver of DPDK's is for: DPDK takes the driver whose name the device's begins with.
+pub(super) fn check_drivers(ports: &[Port], source: &Source<'_>) {
+    for device in ports.iter().filter_map(|p| p.device.as_ref()).filter(|d| !is_pci(&d.value)) {
+        let name = device::name(&device.value);
+        if DRIVERS.iter().any(|d| name.starts_with(d)) {
+            continue;
+        }
+        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let expected = match suggest(stem, DRIVERS.iter().copied()) {
+            Some(meant) => format!("did you mean \"{meant}\"?"),
+            None => format!("expected a device of one of {}", DRIVERS.join(", ")),
+        };
+        device.problem(source, format!("DPDK has no driver \"{stem}\": {expected}"));
+    }
 }
 
 /// The Linux interface that AF_PACKET and AF_XDP devices take.

@@ -35,6 +35,16 @@ impl fmt::Display for Problem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report(pub Vec<Problem>);
 
+/// What is said of a CPU that this host does not have.
+pub(super) const NO_SUCH_CPU: &str = "is not there: expected one of the CPUs this process may use";
+
+impl Report {
+    /// Whether it names CPUs that this host does not have: the configuration may be another host's.
+    pub fn misses_cpus(&self) -> bool {
+        self.0.iter().any(|p| p.message.contains(NO_SUCH_CPU))
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, p) in self.0.iter().enumerate() {

@@ -1,6 +1,7 @@
 //! Whether gateways lead somewhere: to a connected network, directly or through other static routes.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -21,6 +22,9 @@ pub(super) struct Network<'a> {
     connected: Vec<(IpNet, &'a str)>,
     /// Static routes that forward, or do not (`None`), by prefix.
     routes: BTreeMap<IpNet, Option<Vec<Hop>>>,
+    /// Gateways that lead somewhere, with the number of routes that led to them: many paths over many levels would
+    /// otherwise be followed as often as there are ways.
+    good: RefCell<HashSet<(IpAddr, usize)>>,
 }
 
 /// A path as configured.
@@ -36,11 +40,12 @@ impl<'a> Network<'a> {
         let of = |i: &'a Interface| i.spec.addresses.iter().map(|a| (a.trunc(), i.spec.name.as_str()));
         let mut connected: Vec<_> = interfaces.iter().flat_map(of).collect();
         connected.sort_by_key(|(net, _)| std::cmp::Reverse(net.prefix_len()));
-        Network { interfaces, connected, routes: BTreeMap::new() }
+        Network { interfaces, connected, routes: BTreeMap::new(), good: RefCell::default() }
     }
 
     /// Lets gateways be resolved through a static route.
     pub(super) fn add_route(&mut self, prefix: IpNet, hops: Option<Vec<Hop>>) {
+        self.good.get_mut().clear();
         self.routes.insert(prefix, hops);
     }
 
@@ -67,6 +72,23 @@ impl<'a> Network<'a> {
         self.connected.iter().any(|(net, name)| *name == interface && net.contains(&address))
     }
 
+    /// Whether an address can be a neighbour on an interface: it is in one of its networks, or the route to it says that
+    /// it is on that link.
+    pub(super) fn may_be_on(&self, address: IpAddr, interface: &str) -> bool {
+        let on = |h: &Hop| h.gateway.is_none() && h.interface.as_deref() == Some(interface);
+        let route = self.covering(address, 0).and_then(|(_, hops)| hops.as_ref());
+        self.on_link(address, interface) || route.is_some_and(|hops| hops.iter().any(on))
+    }
+
+    /// The longest static route to an address whose prefix is no shorter than `least`.
+    fn covering(&self, address: IpAddr, least: u8) -> Option<(&IpNet, &Option<Vec<Hop>>)> {
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        (least..=most).rev().find_map(|length| {
+            let net = IpNet::new(address, length).ok()?.trunc();
+            self.routes.get_key_value(&net)
+        })
+    }
+
     /// An interface's networks for a message.
     pub(super) fn networks_of(&self, interface: &str) -> String {
         list(self.connected.iter().filter(|(_, name)| *name == interface).map(|(net, _)| *net))
@@ -88,34 +110,28 @@ impl<'a> Network<'a> {
                 "the gateway {gateway} is this router's own address: expected a neighbour's"
             ));
         }
-        if hop.interface.is_some() {
-            return Ok(());
+        if let Some(interface) = &hop.interface {
+            let own = self.connected.iter().filter(|(_, name)| name == interface);
+            return own.map(|(net, _)| net).try_for_each(|net| check_host(gateway, net));
         }
         if is_link_local(gateway) {
             return Err(format!("the gateway {gateway} is link-local: expected {{ gateway, interface }}"));
         }
         if let Some((net, _)) = self.connected.iter().find(|(net, _)| net.contains(&gateway)) {
-            if let IpNet::V4(v4) = net
-                && v4.prefix_len() < 31
-                && (gateway == v4.network() || gateway == v4.broadcast())
-            {
-                let what = format!("the network or broadcast address of {net}");
-                return Err(format!("the gateway {gateway} is {what}: expected a host"));
-            }
+            return check_host(gateway, net);
+        }
+        if self.good.borrow().contains(&(gateway, via.len())) {
             return Ok(());
         }
-        self.through_route(gateway, via)
+        self.through_route(gateway, via)?;
+        self.good.borrow_mut().insert((gateway, via.len()));
+        Ok(())
     }
 
     /// A gateway that is on no link, through the longest static route to it. Default routes do not count: they would
     /// make every mistyped gateway resolve.
     fn through_route(&self, gateway: IpAddr, via: &mut Vec<IpNet>) -> Result<(), String> {
-        let most = if gateway.is_ipv4() { 32 } else { 128 };
-        let covering = (1..=most).rev().find_map(|length| {
-            let net = IpNet::new(gateway, length).ok()?.trunc();
-            self.routes.get_key_value(&net)
-        });
-        let Some((prefix, hops)) = covering else {
+        let Some((prefix, hops)) = self.covering(gateway, 1) else {
             let family = |net: &IpNet| net.addr().is_ipv4() == gateway.is_ipv4();
             let nets = list(self.connected.iter().map(|(net, _)| *net).filter(family));
             return Err(format!("the gateway {gateway} is on no connected network: expected one in {nets}"));
@@ -138,6 +154,18 @@ impl<'a> Network<'a> {
         hops.iter().try_for_each(|hop| self.one(hop, via))?;
         via.pop();
         Ok(())
+    }
+}
+
+/// A gateway must not be the network or broadcast address of a network that has them.
+fn check_host(gateway: IpAddr, net: &IpNet) -> Result<(), String> {
+    match net {
+        IpNet::V4(v4) if v4.prefix_len() < 31 && (gateway == v4.network() || gateway == v4.broadcast()) => {
+            Err(format!(
+                "the gateway {gateway} is the network or broadcast address of {net}: expected a host"
+            ))
+        }
+        _ => Ok(()),
     }
 }
 

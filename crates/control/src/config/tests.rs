@@ -30,7 +30,7 @@ port = "lan"
 addresses = ["10.0.0.1/24"]
 "#;
 
-fn host() -> Host {
+pub(super) fn host() -> Host {
     Host { cpus: Some((0..4).collect()) }
 }
 
@@ -38,7 +38,7 @@ fn no_file(_: &Path) -> io::Result<Box<dyn Read>> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-fn good(text: &str) -> Config {
+pub(super) fn good(text: &str) -> Config {
     parse("t.toml", text, &host(), &no_file).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -48,7 +48,7 @@ fn bad(text: &str) -> Vec<String> {
 }
 
 /// The base configuration with more below it: line 1 of `more` is line 25.
-fn with(more: &str) -> String {
+pub(super) fn with(more: &str) -> String {
     format!("{BASE}{}{more}", "\n".repeat(24 - BASE.lines().count()))
 }
 
@@ -236,6 +236,34 @@ const ERRORS: &[(&str, &str)] = &[
         "[dpdk]\neal_args = [\"--no-huge\"]",
         "t.toml:26:13: dpdk.eal_args[0]: --no-huge is set by the program: expected the key `dpdk.memory` instead",
     ),
+    (
+        "[dpdk]\neal_args = [\"-l0-3\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: -l is set by the program: expected the key `worker.cpu` instead",
+    ),
+    (
+        "[dpdk]\neal_args = [\"-vm512\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: -m is set by the program: expected the key `dpdk.memory_mb` instead",
+    ),
+    (
+        "[dpdk]\neal_args = [\"--lcore=0@1\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: --lcores is set by the program: expected the key `worker.cpu` instead",
+    ),
+    (
+        "[dpdk]\neal_args = [\"--file-pre=x\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: --file-prefix is set by the program: expected the key `dpdk.file_prefix` instead",
+    ),
+    (
+        "[dpdk]\neal_args = [\"--log-levle=7\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: DPDK has no argument \"--log-levle\": did you mean \"--log-level\"?",
+    ),
+    (
+        "[dpdk]\neal_args = [\"--help\"]",
+        "t.toml:26:13: dpdk.eal_args[0]: DPDK has no argument \"--help\": expected one such as \"--log-level=lib.eal:debug\"",
+    ),
+    (
+        "[dpdk]\neal_args = [\"--log-level=7\", \"8\"]",
+        "t.toml:26:30: dpdk.eal_args[1]: DPDK has no argument \"8\": expected one such as \"--log-level=lib.eal:debug\"",
+    ),
     // workers
     (
         "[[worker]]\ncpu = 1",
@@ -266,6 +294,14 @@ const ERRORS: &[(&str, &str)] = &[
     (
         "[[port]]\nname = \"x\"\ndevice = \"net_null0,size=64\"",
         "t.toml:27:10: port[2].device: the device of port \"wan\" (line 6) again: expected another device",
+    ),
+    (
+        "[[port]]\nname = \"x\"\ndevice = \"net_af_paket0,iface=eth0\"",
+        "t.toml:27:10: port[2].device: DPDK has no driver \"net_af_paket\": did you mean \"net_af_packet\"?",
+    ),
+    (
+        "[[port]]\nname = \"x\"\ndevice = \"+1:00.0\"",
+        "t.toml:27:10: port[2].device: found \"+1:00.0\": expected a PCI address such as 0000:01:00.0, or a virtual device such as net_af_packet0,iface=eth0",
     ),
     (
         "[[port]]\nname = \"wan\"\ndevice = \"net_null5\"",
@@ -424,6 +460,10 @@ const ERRORS: &[(&str, &str)] = &[
     (
         "[[route]]\nprefix = \"224.0.0.0/4\"\nvia = \"10.0.0.2\"",
         "t.toml:26:10: route[0].prefix: 224.0.0.0/4 is multicast: expected a unicast prefix",
+    ),
+    (
+        "[[route]]\nprefix = \"10.1.0.0/16\"\nvia = { gateway = \"10.0.0.255\", interface = \"lan0\" }",
+        "t.toml:27:7: route[0].via: the gateway 10.0.0.255 is the network or broadcast address of 10.0.0.0/24: expected a host",
     ),
     // neighbours
     (
@@ -607,6 +647,32 @@ via = "2001:db8:f::2"
     assert_eq!(paths(0), [("203.0.113.7".into(), 1)]);
     assert_eq!(paths(1), [("198.18.0.2".into(), 2), ("10.0.0.2".into(), 1)]);
     assert_eq!(paths(2), [("2001:db8:f::2".into(), 1)]);
+}
+
+/// Four levels of routes over 64 gateways each: followed one by one they are 16 million ways.
+#[test]
+fn gateways_behind_many_paths_over_many_levels_are_followed_once() {
+    let mut text = String::new();
+    for level in 0..4 {
+        let on = |n: usize| {
+            if level == 3 { format!("\"10.0.0.{}\"", n + 2) } else { format!("\"100.{}.0.{n}\"", level + 1) }
+        };
+        let via: Vec<_> = (0..64).map(on).collect();
+        text += &format!("[[route]]\nprefix = \"100.{level}.0.0/16\"\nvia = [{}]\n", via.join(", "));
+    }
+    text += "[[route]]\nprefix = \"20.0.0.0/8\"\nvia = \"100.0.0.1\"\n";
+    assert_eq!(good(&with(&text)).desired.routes.len(), 5);
+}
+
+#[test]
+fn a_neighbour_may_be_where_a_route_by_an_interface_says() {
+    let neighbor = |a: &str| {
+        let route = "[[route]]\nprefix = \"198.51.100.0/24\"\nvia = { interface = \"lan0\" }\n";
+        let mac = "mac = \"02:00:00:00:00:02\"";
+        with(&format!("{route}[[neighbor]]\ninterface = \"lan0\"\naddress = \"{a}\"\n{mac}\n"))
+    };
+    assert_eq!(good(&neighbor("198.51.100.7")).desired.neighbors.len(), 1);
+    assert!(bad(&neighbor("198.51.101.7"))[0].contains("is on no network of interface \"lan0\""));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use linerate_engine::desired::{IdleSpec, WorkerSpec};
 
 use super::Host;
 use super::decode::{At, Section, Source};
+use super::problem::NO_SUCH_CPU;
 
 /// Most workers of an instance.
 const MAX_WORKERS: usize = 64;
@@ -67,10 +68,7 @@ pub(super) fn check_cpu(cpu: &At<usize>, source: &Source<'_>, host: &Host) {
         && !cpus.contains(&cpu.value)
     {
         let list = ranges(cpus.iter().copied());
-        cpu.problem(
-            source,
-            format!("CPU {} is not there: expected one of the CPUs this process may use, {list}", cpu.value),
-        );
+        cpu.problem(source, format!("CPU {} {NO_SUCH_CPU}, {list}", cpu.value));
     }
 }
 

@@ -13,6 +13,7 @@ use crate::dataplane::{Dataplane, Moved, PortView, QueueView, Refused, WorkerVie
 use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
 use crate::show::neighbors::Neighbor;
+use crate::show::router::Router;
 use crate::show::routes::{RouteQuery, Routes};
 
 /// A running router.
@@ -106,6 +107,12 @@ impl Dataplane for Running {
 
     fn neighbors(&self) -> Vec<Neighbor> {
         self.instance.with_router(|router, _| router::neighbors(router)).unwrap_or_default()
+    }
+
+    fn router(&self) -> Router {
+        let mut figures = self.instance.with_router(|router, _| router::figures(router)).unwrap_or_default();
+        figures.lost.events = self.instance.lost_events();
+        figures
     }
 
     fn fibs(&self) -> Vec<Fib> {

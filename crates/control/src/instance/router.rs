@@ -11,6 +11,7 @@ use crate::api::mac;
 use crate::dataplane::Refused;
 use crate::show::fib::{Fib, SourceCount};
 use crate::show::neighbors::Neighbor;
+use crate::show::router::{self, LostFigures, NeighborFigures, TableFigures};
 use crate::show::routes::{MAX_PAGE, Path, Route, RouteQuery, Routes};
 
 /// A page of routes.
@@ -49,6 +50,34 @@ pub(super) fn neighbors<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>
         state: n.state.name().into(),
     };
     router.neighbors().map(view).collect()
+}
+
+/// What the router counts about itself.
+pub(super) fn figures<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>) -> router::Router {
+    let stats = router.stats();
+    let (n, p) = (stats.neighbor_events, stats.plane);
+    router::Router {
+        neighbors: NeighborFigures {
+            known: stats.neighbors as u64,
+            resolved: n.resolved,
+            failed: n.failed,
+            mac_changes: n.mac_changes,
+            duplicates: n.duplicates,
+            static_conflicts: n.static_conflicts,
+            ignored: n.ignored,
+            refused: n.refused,
+            probes_lost: n.probes_lost,
+            tables_full: n.plane_full,
+        },
+        tables: TableFigures {
+            actions: stats.actions as u64,
+            next_hops: p.next_hops as u64,
+            adjacencies: p.adjacencies as u64,
+            buckets: p.buckets as u64,
+            retired: p.retired as u64,
+        },
+        lost: LostFigures::default(),
+    }
 }
 
 /// Both forwarding tables.

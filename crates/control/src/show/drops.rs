@@ -12,6 +12,18 @@ pub struct Drops {
     pub drops: Vec<Drop>,
     /// Sum over all reasons.
     pub total: u64,
+    /// How far the accounting identity is off, by the port that packets came in by; ports where it holds left out. Packets
+    /// that are neither sent nor dropped nor waiting: none at rest, and at most the bursts in hand under load.
+    pub unaccounted: Vec<Unaccounted>,
+}
+
+/// Packets of one port that no counter explains.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Unaccounted {
+    /// Name of the port.
+    pub port: String,
+    /// Packets; negative where more went than came.
+    pub packets: i64,
 }
 
 /// A reason.
@@ -51,6 +63,12 @@ impl Text for Drops {
                 d.explanation.clone(),
             ]);
         }
-        t.finish("nothing was dropped")
+        let mut out = t.finish("nothing was dropped");
+        if !self.unaccounted.is_empty() {
+            let ports = self.unaccounted.iter().map(|u| format!("{} {}", u.port, u.packets));
+            let ports = ports.collect::<Vec<_>>().join(", ");
+            out += &format!("not accounted for: {ports} (none at rest; under load the bursts in hand)\n");
+        }
+        out
     }
 }

@@ -51,6 +51,20 @@ fn drops() {
     assert!(drops.drops.iter().all(|d| d.explanation.ends_with('.')));
     drops.drops.iter_mut().for_each(|d| d.explanation = "One sentence.".into());
     both("drops", &drops);
+    assert!(drops.unaccounted.is_empty() || drops.text().contains("not accounted for: wan "));
+    let off = Drops {
+        unaccounted: vec![drops::Unaccounted { port: "wan".into(), packets: -3 }],
+        ..Drops::default()
+    };
+    assert_eq!(
+        off.text(),
+        "nothing was dropped\nnot accounted for: wan -3 (none at rest; under load the bursts in hand)\n"
+    );
+}
+
+#[test]
+fn router() {
+    both("router", &views::router());
 }
 
 #[test]
@@ -74,7 +88,7 @@ fn trace() {
         ..TracedHop::default()
     };
     let packet = TracedPacket { worker: 0, packet: 7, hops: vec![hop] };
-    let text = Trace { packets: vec![packet] }.text();
+    let text = Trace { packets: vec![packet], lost: 0 }.text();
     assert_eq!(text.lines().last().map(str::trim_end), Some("  output  queued  port 1"), "{text}");
 }
 

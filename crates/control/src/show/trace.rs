@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Text;
-use super::text::microseconds;
+use super::text::{microseconds, thousands};
 
 /// Asks for packets to be traced.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,6 +28,9 @@ fn one_second() -> u64 {
 pub struct Trace {
     /// By worker, in the order they were received.
     pub packets: Vec<TracedPacket>,
+    /// Hops that are missing above, because there was no room for them when they were taken down.
+    #[serde(default)]
+    pub lost: u64,
 }
 
 /// One packet's way.
@@ -48,7 +51,8 @@ pub struct TracedHop {
     pub after_ns: u64,
     /// The node.
     pub node: String,
-    /// The exit it took; `queued` where it was given to a port for transmission, `kept` where the node holds it.
+    /// The exit it took; `queued` where it was given to a port for transmission. A node that holds packets or makes others of
+    /// them (`resolve`, fragmentation) leaves no hop: the packet is seen again where it goes on.
     pub exit: String,
     /// Where that leads: a node, or `drop:` with a reason.
     pub to: String,
@@ -58,7 +62,7 @@ pub struct TracedHop {
 
 impl Text for Trace {
     fn text(&self) -> String {
-        if self.packets.is_empty() {
+        if self.packets.is_empty() && self.lost == 0 {
             return "no packet was received in that time\n".into();
         }
         let mut out = String::new();
@@ -78,6 +82,9 @@ impl Text for Trace {
                 out += format!("  {time}{:<node$}  {exit}  {}", h.node, h.text).trim_end();
                 out.push('\n');
             }
+        }
+        if self.lost > 0 {
+            out += &format!("{} hops are missing: trace fewer packets at a time\n", thousands(self.lost));
         }
         out
     }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use linerate_pipeline::io::Received;
-use linerate_pipeline::{BURST, Batch, PortId};
+use linerate_pipeline::{BURST, Batch, Packet, PortId};
 
 use super::device::Inner;
 use crate::ffi;
@@ -45,7 +45,6 @@ pub struct RxQueue {
     queue: u16,
     rx_port: PortId,
     burst: u16,
-    copied: u64,
     lost: u64,
     _open: Arc<Inner>,
     _not_sync: PhantomData<Cell<()>>,
@@ -58,7 +57,6 @@ impl RxQueue {
             queue,
             rx_port: inner.id,
             burst: BURST as u16,
-            copied: 0,
             lost: 0,
             _open: inner,
             _not_sync: PhantomData,
@@ -87,19 +85,6 @@ impl RxQueue {
     pub fn set_burst(&mut self, packets: usize) {
         self.burst = packets.clamp(1, BURST) as u16;
     }
-
-    /// Packets that the driver delivered in buffers which are not its own alone (shared or external ones) and that
-    /// were copied into buffers of the pool.
-    #[must_use]
-    pub fn copied(&self) -> u64 {
-        self.copied
-    }
-
-    /// Packets lost because no buffer was left for such a copy.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.lost
-    }
 }
 
 impl linerate_pipeline::io::RxQueue<Mbuf> for RxQueue {
@@ -124,10 +109,14 @@ impl linerate_pipeline::io::RxQueue<Mbuf> for RxQueue {
             let burst = std::slice::from_raw_parts_mut(first, usize::from(n));
             let admitted = mbuf::admit(burst, self.rx_port);
             batch.set_len(old + admitted.kept);
-            self.copied += admitted.copied;
             self.lost += admitted.lost;
             Received { packets: admitted.kept, bytes: admitted.bytes }
         }
+    }
+
+    /// Packets for which no buffer was left when they had to be copied.
+    fn take_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
     }
 }
 
@@ -147,14 +136,13 @@ pub struct TxQueue {
     port: u16,
     queue: u16,
     linearise: bool,
-    unsendable: u64,
     _open: Arc<Inner>,
     _not_sync: PhantomData<Cell<()>>,
 }
 
 impl TxQueue {
     pub(super) fn new(inner: Arc<Inner>, queue: u16, linearise: bool) -> Self {
-        Self { port: inner.id, queue, linearise, unsendable: 0, _open: inner, _not_sync: PhantomData }
+        Self { port: inner.id, queue, linearise, _open: inner, _not_sync: PhantomData }
     }
 
     /// Index of the queue in its port.
@@ -169,33 +157,30 @@ impl TxQueue {
         self.port
     }
 
-    /// Packets freed instead of sent because they have several segments, the device takes one, and they do not fit into
-    /// one buffer. Part of what `tx` reports as taken.
-    #[must_use]
-    pub fn unsendable(&self) -> u64 {
-        self.unsendable
-    }
-
-    /// Makes every packet one segment, for devices that would send the first one only. Returns how many were freed.
+    /// Makes every packet one segment, for devices that would send the first one only. Those that do not fit into one buffer
+    /// go behind the others. Returns how many can be sent.
     #[cold]
-    fn linearise(&mut self, batch: &mut Batch<Mbuf>) -> usize {
-        use linerate_pipeline::Packet;
-        let before = batch.len();
-        batch.retain(|packet| packet.segments() == 1 || packet.pull(packet.len()).is_some());
-        let freed = before - batch.len();
-        self.unsendable += freed as u64;
-        freed
+    fn linearise(batch: &mut Batch<Mbuf>) -> usize {
+        let long = |p: &mut Mbuf| p.segments() > 1 && p.pull(p.len()).is_none();
+        let mut unfit = Batch::<Mbuf>::new();
+        for packet in std::mem::take(batch) {
+            let mut packet = packet;
+            if long(&mut packet) { unfit.push(packet) } else { batch.push(packet) }
+        }
+        let fit = batch.len();
+        batch.extend(unfit);
+        fit
     }
 }
 
 impl linerate_pipeline::io::TxQueue<Mbuf> for TxQueue {
     #[inline]
     fn tx(&mut self, batch: &mut Batch<Mbuf>) -> usize {
-        let freed = if self.linearise { self.linearise(batch) } else { 0 };
-        let n = batch.len();
+        let n = if self.linearise { Self::linearise(batch) } else { batch.len() };
         if n == 0 {
-            return freed;
+            return 0;
         }
+        let all = batch.len();
         // SAFETY: the first `n` elements are mbufs owned by the batch; the port runs as long as this queue exists;
         // this is the queue's only user (see RxQueue). The device owns the first `sent` of them after the call: the
         // length is lowered before anything else can happen, and the rest, still owned, is moved to the front.
@@ -203,11 +188,86 @@ impl linerate_pipeline::io::TxQueue<Mbuf> for TxQueue {
             let first: *mut *mut ffi::rte_mbuf = batch.as_mut_ptr().cast();
             batch.set_len(0);
             let sent = usize::from(ffi::lr_tx_burst(self.port, self.queue, first, n as u16)).min(n);
-            if sent < n {
-                std::ptr::copy(first.add(sent), first, n - sent);
-                batch.set_len(n - sent);
+            if sent < all {
+                std::ptr::copy(first.add(sent), first, all - sent);
+                batch.set_len(all - sent);
             }
-            sent + freed
+            sent
         }
+    }
+
+    /// A device that takes single segments never takes a packet that did not fit into one.
+    fn can_send(&self, packet: &Mbuf) -> bool {
+        !self.linearise || packet.segments() == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_pipeline::io::{RxQueue as _, TxQueue as _};
+
+    use super::*;
+    use crate::{Eal, EalConfig, Pool, PoolConfig, Port, PortConfig};
+
+    /// DPDK starts once per process: tests run by nextest, each in its own.
+    fn pool(size: u32) -> (&'static Eal, &'static Pool) {
+        let eal = Eal::init(&EalConfig::default()).unwrap();
+        let config = PoolConfig { name: "p".into(), size, data_room: 256, socket: None };
+        (eal, Pool::create(eal, &config).unwrap())
+    }
+
+    /// A packet with as many bytes in each segment.
+    fn packet(pool: &Pool, segments: &[usize]) -> Mbuf {
+        let mut all = segments.iter().map(|n| {
+            let mut segment = pool.alloc().unwrap();
+            segment.append(*n).unwrap().fill(7);
+            segment
+        });
+        let mut packet = all.next().unwrap();
+        all.for_each(|segment| packet.chain(segment).unwrap());
+        packet
+    }
+
+    #[test]
+    fn what_does_not_fit_into_one_buffer_stays_with_the_caller() {
+        let (eal, pool) = pool(64);
+        let (port, rx, tx) =
+            Port::open(eal, "net_null0", &PortConfig::default(), pool).unwrap().start().unwrap();
+        drop((rx, tx));
+        let mut tx = TxQueue::new(port.inner.clone(), 0, true);
+        let mut batch: Batch<Mbuf> =
+            [&[60][..], &[200, 200, 200], &[50, 50], &[250, 250]].iter().map(|s| packet(pool, s)).collect();
+        assert_eq!(tx.tx(&mut batch), 2);
+        assert_eq!(batch.iter().map(Packet::len).collect::<Vec<_>>(), [600, 500]);
+        assert!(batch.iter().all(|p| !tx.can_send(p)) && tx.can_send(&packet(pool, &[9])));
+        assert_eq!((tx.tx(&mut batch), batch.len()), (0, 2));
+        drop((batch, tx, port));
+        assert_eq!(pool.in_use(), 0);
+        eal.cleanup().unwrap();
+    }
+
+    #[test]
+    fn packets_that_cannot_be_copied_are_told() {
+        let (eal, pool) = pool(64);
+        let (a, b) = Port::ring_pair(eal, "x", 64, 1, &PortConfig::default(), pool).unwrap();
+        let ((a, _, mut tx), (b, mut rx, _)) = (a.start().unwrap(), b.start().unwrap());
+        let shared = packet(pool, &[60]);
+        // SAFETY: an Mbuf is a transparent pointer.
+        let raw: *mut ffi::rte_mbuf = unsafe { std::mem::transmute_copy(&shared) };
+        // SAFETY: a live mbuf of ours; the second reference is given back below.
+        unsafe { (*raw).refcnt = 2 };
+        let mut batch = Batch::new();
+        batch.push(shared);
+        batch.push(packet(pool, &[61]));
+        assert_eq!(tx[0].tx(&mut batch), 2);
+        let rest: Vec<Mbuf> = std::iter::from_fn(|| pool.alloc()).collect();
+        let received = rx[0].rx_counted(&mut batch);
+        assert_eq!((received, batch.len()), (Received { packets: 1, bytes: 61 }, 1));
+        assert_eq!((rx[0].take_lost(), rx[0].take_lost()), (1, 0));
+        // SAFETY: the reference that is left.
+        unsafe { mbuf::free_raw(raw) };
+        drop((rest, batch, tx, rx, a, b));
+        assert_eq!(pool.in_use(), 0);
+        eal.cleanup().unwrap();
     }
 }

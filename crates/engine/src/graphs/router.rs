@@ -15,7 +15,7 @@ use linerate_router::neighbor::NeighborOptions;
 use linerate_router::nodes::resolve::HoldLimits;
 use linerate_router::nodes::{EventSink, solicit};
 use linerate_router::{Plane, Probe, Router, RouterError, RouterEvent};
-use linerate_tables::fib::Lookup;
+use linerate_tables::fib::{Fib, Lookup};
 use linerate_tables::qsbr::Domain;
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -25,6 +25,8 @@ use crate::workers::OnTick;
 const EVENTS: usize = 1024;
 /// Probes that may wait for one worker.
 const PROBES: usize = 256;
+/// Probes that may wait for room in the workers' queues: more than there can be neighbours.
+const PROBES_WAITING: usize = 1 << 17;
 /// Probes sent per tick at most, so that a flood of them does not hold packets up.
 const PROBES_PER_TICK: usize = 32;
 
@@ -56,6 +58,14 @@ pub struct RouterLine {
     lost: Arc<AtomicU64>,
 }
 
+/// Control's ends of the queues of all workers.
+#[derive(Default)]
+pub struct RouterLines {
+    lines: Vec<RouterLine>,
+    /// The line that the next probe is offered first: probes are dealt out evenly.
+    next: usize,
+}
+
 /// Builds the graph of one worker.
 pub fn graph<P, R4, R6>(parts: &RouterParts<R4, R6>) -> Result<RouterGraph<P>, GraphError>
 where
@@ -75,15 +85,20 @@ where
         events: Events { arp, nd, resolve },
     })?;
     let (probes, mut probes_rx) = RingBuffer::<Probe>::new(PROBES);
-    let mut interfaces = parts.plane.interfaces.clone();
+    let (mut interfaces, next_hops) = (parts.plane.interfaces.clone(), parts.plane.next_hops.clone());
     let on_tick = move |cx: &mut Cx<'_, P>| {
         for _ in 0..PROBES_PER_TICK {
             let Ok(probe) = probes_rx.pop() else { break };
-            solicit::send(cx, interfaces.get(), &probe);
+            solicit::send(cx, interfaces.get(), &next_hops, &probe);
         }
     };
     let line = RouterLine { events: [resolve_rx, arp_rx, nd_rx], probes, lost };
     Ok(RouterGraph { graph, on_tick: Box::new(on_tick), line })
+}
+
+/// Timers and bounds of the neighbour table for a router whose probes go by [`RouterLines`].
+pub fn neighbor_options() -> NeighborOptions {
+    NeighborOptions { max_probes: PROBES_WAITING, ..NeighborOptions::default() }
 }
 
 /// Why the router's graph cannot be described.
@@ -123,8 +138,12 @@ impl RouterLine {
     }
 
     /// Asks the worker to send a probe; `false` where too many wait already.
-    pub fn probe(&mut self, probe: Probe) -> bool {
+    fn probe(&mut self, probe: Probe) -> bool {
         self.probes.push(probe).is_ok()
+    }
+
+    fn is_full(&self) -> bool {
+        self.probes.is_full()
     }
 
     /// Events lost because control did not fetch them in time.
@@ -133,8 +152,57 @@ impl RouterLine {
     }
 }
 
+impl RouterLines {
+    /// The line to one more worker.
+    pub fn add(&mut self, line: RouterLine) {
+        self.lines.push(line);
+    }
+
+    /// One round of control: events in, timers, probes out. Returns whether there was anything to do.
+    pub fn round<F4: Fib<u32>, F6: Fib<u128>>(&mut self, router: &mut Router<F4, F6>, now: u64) -> bool {
+        let mut any = false;
+        for line in &mut self.lines {
+            for event in line.events() {
+                any = true;
+                router.event(now, event);
+            }
+        }
+        router.tick(now);
+        // What no worker has room for stays with the router until the next round: each probe counts as a question asked.
+        let mut probes = router.probes();
+        while let Some(line) = self.free_line()
+            && let Some(probe) = probes.next()
+        {
+            any = true;
+            self.lines[line].probe(probe);
+        }
+        any
+    }
+
+    /// The next line with room for a probe.
+    fn free_line(&mut self) -> Option<usize> {
+        let all = self.lines.len();
+        let free = (0..all).map(|i| (self.next + i) % all).find(|i| !self.lines[*i].is_full())?;
+        self.next = (free + 1) % all;
+        Some(free)
+    }
+
+    /// Events lost because control did not fetch them in time, over all workers.
+    pub fn lost(&self) -> u64 {
+        self.lines.iter().map(RouterLine::lost).sum()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use linerate_pipeline::heap::HeapAlloc;
+    use linerate_pipeline::io::TxQueue;
+    use linerate_pipeline::{Batch, Interface, TxBuffers, WorkerCounters};
+    use linerate_router::neighbor::NeighborState;
+    use linerate_router::{RouteAction, RouterConfig};
+
     use super::*;
 
     #[test]
@@ -142,5 +210,64 @@ mod tests {
         let d = description().unwrap();
         assert_eq!(d.nodes[0].name, "express");
         assert!(d.dot().contains("ip4_lookup -> ip4_rewrite"));
+    }
+
+    /// Takes all frames.
+    #[derive(Clone, Default)]
+    struct Wire(Arc<Mutex<Vec<Vec<u8>>>>);
+
+    impl TxQueue<HeapPacket> for Wire {
+        fn tx(&mut self, batch: &mut Batch<HeapPacket>) -> usize {
+            let mut frames = self.0.lock().unwrap();
+            let before = frames.len();
+            frames.extend(batch.drain(..).map(|p| p.bytes()));
+            frames.len() - before
+        }
+    }
+
+    /// However many gateways are asked for at once, and however few questions fit into the queue to the only worker: each
+    /// that answers is resolved before it is given up.
+    #[test]
+    fn thousands_of_gateways_are_all_asked_in_time() {
+        const GATEWAYS: u32 = 6000;
+        let gateway = |n: u32| std::net::Ipv4Addr::from_bits(0x0a00_0100 + n);
+        let (fib4, fib6) = (NaiveFib::<u32>::default(), NaiveFib::<u128>::default());
+        let mut router = Router::new(Domain::new(), fib4, fib6, neighbor_options()).unwrap();
+        let own = ["10.0.0.1/16".parse().unwrap()];
+        let interfaces = vec![(0, Interface::new("wan", 0, [2, 0, 0, 0, 0, 1], 1500, &own))];
+        let route = |n: u32| {
+            let prefix =
+                ipnet::Ipv4Net::new(std::net::Ipv4Addr::from_bits(0xc612_0000 + (n << 3)), 29).unwrap();
+            (prefix.into(), Arc::new(RouteAction::via(gateway(n).into())))
+        };
+        let routes = (0..GATEWAYS).map(route).collect();
+        router.apply(0, RouterConfig { interfaces, routes, neighbors: Vec::new() }).unwrap();
+        let parts = RouterParts { plane: router.plane(), seed: 0, icmp_errors_per_second: 0 };
+        let RouterGraph { mut on_tick, line, .. } = graph::<HeapPacket, _, _>(&parts).unwrap();
+        let mut lines = RouterLines::default();
+        lines.add(line);
+        let (wire, counters, mut tx) = (Wire::default(), WorkerCounters::new(), TxBuffers::new());
+        tx.attach(0, Box::new(wire.clone()));
+        let answered = |router: &Router<_, _>| {
+            router.neighbors().filter(|n| n.state == NeighborState::Reachable).count() as u32
+        };
+        let mut alloc = HeapAlloc::default();
+        for now in (0..2900).map(|ms| ms * 1_000_000) {
+            // A round of control is as frequent as it is without anything to do, the worker's ticks as ever.
+            if now % 5_000_000 == 0 {
+                lines.round(&mut router, now);
+            }
+            let (counters, alloc, tx) = (&counters, &mut alloc, &mut tx);
+            on_tick(&mut Cx { now, cycles: || 0, counters, alloc, tx });
+            tx.flush(counters);
+            for frame in wire.0.lock().unwrap().drain(..) {
+                let address =
+                    std::net::Ipv4Addr::from_bits(u32::from_be_bytes(frame[38..42].try_into().unwrap()));
+                let (mac, kind) = ([2, 0, 0, 0, 1, 1], linerate_router::event::ArpKind::Reply);
+                router.event(now, RouterEvent::ArpSeen { interface: 0, address, mac, kind });
+            }
+        }
+        let stats = router.stats().neighbor_events;
+        assert_eq!((answered(&router), stats.failed, stats.probes_lost), (GATEWAYS, 0, 0));
     }
 }

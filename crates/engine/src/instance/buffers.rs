@@ -11,6 +11,9 @@ pub(super) const HELD_PER_WORKER: u32 = 1024;
 /// and a half times a cache of 256.
 const PER_WORKER: u32 = 8 * BURST as u32 + 384;
 
+/// Bytes of an Ethernet header with two VLAN tags.
+const L2_MOST: u32 = 22;
+
 /// Bytes that a buffer takes besides its data: DPDK's headers, our metadata, headroom.
 const OVERHEAD: u64 = 448;
 
@@ -57,12 +60,14 @@ pub(super) fn need(desired: &Desired, rings: usize, ring_capacity: usize) -> Res
         .iter()
         .map(|p| u32::from(p.rx_queues) * u32::from(p.rx_descriptors) + workers * u32::from(p.tx_descriptors))
         .sum();
-    let computed = descriptors
-        .saturating_add(workers * (PER_WORKER + HELD_PER_WORKER))
+    let packets = (workers * (PER_WORKER + HELD_PER_WORKER))
         .saturating_add(u32::try_from(rings * ring_capacity).unwrap_or(u32::MAX));
+    let computed = descriptors.saturating_add(packets);
     // A pool of a power of two minus one buffers wastes no memory.
     let rounded = computed.saturating_add(1).checked_next_power_of_two().map_or(u32::MAX, |n| n - 1);
-    let buffers = dpdk.packet_buffers.unwrap_or(rounded);
+    // A descriptor is one buffer; everything else holds packets, which may take several.
+    let jumbo = descriptors.saturating_add(packets.saturating_mul(buffers_per_packet(desired)));
+    let buffers = dpdk.packet_buffers.unwrap_or(rounded.max(jumbo));
     let bytes = u64::from(buffers) * (u64::from(dpdk.buffer_size) + OVERHEAD)
         + u64::from(descriptors) * PER_DESCRIPTOR;
     let mib = u32::try_from((bytes * USABLE.1 / USABLE.0 + BASE) >> 20).unwrap_or(u32::MAX) + 1;
@@ -71,6 +76,12 @@ pub(super) fn need(desired: &Desired, rings: usize, ring_capacity: usize) -> Res
         return Err(TooLittle { buffers, size: dpdk.buffer_size, queues, needed: mib, given });
     }
     Ok(Need { buffers, mib })
+}
+
+/// Buffers that the largest packet of any port takes.
+fn buffers_per_packet(desired: &Desired) -> u32 {
+    let largest = desired.ports.iter().map(|p| u32::from(p.mtu)).max().unwrap_or(0) + L2_MOST;
+    largest.div_ceil(u32::from(desired.dpdk.buffer_size).max(1))
 }
 
 #[cfg(test)]
@@ -84,6 +95,10 @@ mod tests {
         // 2 ports × (512 + 2 × 512) + 2 × (896 + 1024) + 2 × 2048 = 11,008
         assert_eq!(need.buffers, 16_383);
         assert!((55..80).contains(&need.mib), "{}", need.mib);
+        let mut jumbo = desired();
+        jumbo.ports[1].mtu = 9000;
+        // 2 × 1536 descriptors, and five buffers for each of 2 × 1920 + 4096 packets = 42,752
+        assert_eq!(super::need(&jumbo, 2, 2048).unwrap().buffers, 42_752);
         let mut more = desired();
         more.dpdk.packet_buffers = Some(100_000);
         assert_eq!(super::need(&more, 0, 0).unwrap().buffers, 100_000);

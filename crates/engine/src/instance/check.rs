@@ -1,11 +1,16 @@
 //! Whether a desired state fits the machine: everything that can be told before DPDK, a device or a CPU is touched.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use linerate_linux::cpus::{CpuList, Cpus, CpusError};
 use linerate_linux::thread::{self, ThreadError};
 use linerate_pipeline::counters::MAX_PORTS;
+use linerate_router::plane::MAX_NEXT_HOPS;
+use linerate_tables::fib::MAX_NEXT_HOPS as MAX_FIB_NEXT_HOPS;
 
-use super::device::{DeviceError, DeviceSpec};
-use crate::desired::{Desired, PortSpec};
+use super::device::{self, DeviceError, DeviceSpec};
+use crate::desired::{Desired, PortSpec, RouteAction, RouteSpec};
 
 /// The largest network-layer packet that the data path carries, in bytes.
 pub const MAX_MTU: u16 = 9216;
@@ -151,16 +156,91 @@ pub fn check(desired: &Desired, machine: &Machine) -> Result<(), CheckError> {
             if other.name == port.name {
                 return Err(CheckError::NameTwice(port.name.clone()));
             }
-            if device_key(&other.device) == device_key(&port.device) {
+            let (one, two) = (device::normal(&other.device), device::normal(&port.device));
+            if device::name(&one) == device::name(&two) {
                 return Err(CheckError::DeviceTwice {
                     first: other.name.clone(),
                     second: port.name.clone(),
-                    device: device_key(&port.device).into(),
+                    device: device::name(&two).into(),
                 });
             }
         }
     }
     Ok(())
+}
+
+/// More distinct actions than the tables that workers read can hold.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RouteLimit {
+    /// In the forwarding table of one address family.
+    #[error(
+        "the {family} routes have {found} distinct sets of next hops: expected at most {most}, the most that a \
+         forwarding table tells apart"
+    )]
+    Actions {
+        /// IPv4 or IPv6.
+        family: &'static str,
+        /// Distinct actions.
+        found: usize,
+        /// Room for them.
+        most: usize,
+    },
+    /// In the table of next hops of both families.
+    #[error(
+        "gateways and sets of next hops make {found} next hops together: expected at most {most}, the most that the table \
+         of next hops holds"
+    )]
+    NextHops {
+        /// Next hops needed at least.
+        found: usize,
+        /// Room for them.
+        most: usize,
+    },
+}
+
+/// Checks that the tables have room for the distinct actions of routes. What the router adds of its own (networks of as
+/// many interfaces, its own addresses) is counted; neighbours that are resolved later are not.
+pub fn check_routes(routes: &[RouteSpec], interfaces: usize) -> Result<(), RouteLimit> {
+    // Routes of a table share their actions: mostly there are far fewer than anything can hold.
+    let (mut shared, mut bound) = (HashSet::new(), interfaces + 1);
+    for route in routes {
+        if shared.insert((route.prefix.addr().is_ipv6(), Arc::as_ptr(&route.action))) {
+            bound += match &*route.action {
+                RouteAction::Forward(paths) => 1 + paths.len(),
+                _ => 1,
+            };
+        }
+    }
+    if bound < MAX_FIB_NEXT_HOPS {
+        return Ok(());
+    }
+    let (mut actions, mut seen) = ([HashSet::new(), HashSet::new()], HashSet::new());
+    for route in routes {
+        let family = usize::from(route.prefix.addr().is_ipv6());
+        if seen.insert((family, Arc::as_ptr(&route.action))) {
+            actions[family].insert(&*route.action);
+        }
+    }
+    let most = MAX_FIB_NEXT_HOPS.saturating_sub(interfaces + 1);
+    for (family, actions) in ["IPv4", "IPv6"].into_iter().zip(&actions) {
+        if actions.len() > most {
+            return Err(RouteLimit::Actions { family, found: actions.len(), most });
+        }
+    }
+    let all: HashSet<&RouteAction> = actions.iter().flatten().copied().collect();
+    let mut gateways = HashSet::new();
+    let mut groups = 0;
+    for action in all {
+        match action {
+            RouteAction::Forward(paths) => {
+                gateways.extend(paths.iter().map(|p| (p.gateway, p.interface.as_deref())));
+                groups += usize::from(paths.len() > 1);
+            }
+            _ => groups += 1,
+        }
+    }
+    let (found, most) = (gateways.len() + groups + interfaces + 1, MAX_NEXT_HOPS - 1);
+    if found > most { Err(RouteLimit::NextHops { found, most }) } else { Ok(()) }
 }
 
 fn check_cpu(who: &str, cpu: usize, machine: &Machine) -> Result<(), CheckError> {
@@ -204,11 +284,6 @@ fn check_port(port: &PortSpec, workers: usize) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// What makes two device strings the same device: the name before the arguments.
-fn device_key(device: &str) -> &str {
-    device.split(',').next().unwrap_or_default()
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -240,6 +315,33 @@ pub(super) mod tests {
     fn machine() -> Machine {
         let list = |text: &str| text.parse().unwrap();
         Machine { present: list("0-7"), online: list("0-6"), allowed: list("0-3") }
+    }
+
+    #[test]
+    fn more_next_hops_than_the_tables_hold_are_told_before_the_start() {
+        let route = |n: u32, hops: &[u32]| {
+            let path = |hop: &u32| crate::desired::Path {
+                gateway: Some(std::net::Ipv4Addr::from_bits(*hop).into()),
+                interface: None,
+                weight: 1,
+            };
+            let prefix = ipnet::Ipv4Net::new(std::net::Ipv4Addr::from_bits(n << 8), 24).unwrap().into();
+            RouteSpec { prefix, action: Arc::new(RouteAction::Forward(hops.iter().map(path).collect())) }
+        };
+        let single = |n: u32| (0..n).map(|i| route(i, &[1 + i])).collect::<Vec<_>>();
+        assert_eq!(check_routes(&single(65_533), 2), Ok(()));
+        // Equal actions count once, shared or not.
+        let equal: Vec<_> = (0..70_000).map(|i| route(i, &[7])).collect();
+        assert_eq!(check_routes(&equal, 2), Ok(()));
+        assert_eq!(
+            check_routes(&single(65_534), 2).unwrap_err().to_string(),
+            "the IPv4 routes have 65534 distinct sets of next hops: expected at most 65533, the most that a forwarding \
+             table tells apart"
+        );
+        let gateways = |i: u32| (8 * i..8 * i + 8).collect::<Vec<_>>();
+        let groups: Vec<_> = (0..65_000).map(|i| route(i, &gateways(i))).collect();
+        let limit = RouteLimit::NextHops { found: 585_003, most: MAX_NEXT_HOPS - 1 };
+        assert_eq!(check_routes(&groups, 2), Err(limit));
     }
 
     #[test]

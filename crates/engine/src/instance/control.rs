@@ -20,7 +20,7 @@ use super::error::{StartError, StopError};
 use super::ports::{self, Pools, PortState};
 use super::router::{self, RouterHalf};
 use super::status::Load;
-use super::{Product, Shared, place};
+use super::{Product, Shared, device, place};
 use crate::clock::Clock;
 use crate::desired::{Desired, MemorySpec};
 use crate::graphs;
@@ -57,6 +57,7 @@ pub(super) fn check(desired: &Desired, product: &Product) -> Result<Checked, Sta
     let machine = Machine::this()?;
     check::check(desired, &machine)?;
     if *product == Product::Router {
+        check::check_routes(&desired.routes, desired.interfaces.len())?;
         router::check(desired)?;
     }
     let need = buffers::need(desired, place::rings(&desired.ports, desired.workers.len()), RING)?;
@@ -103,12 +104,25 @@ fn prepare(desired: &Desired) -> Result<&'static Eal, StartError> {
             MemorySpec::NoHuge { megabytes } => Memory::NoHuge { mb: megabytes },
         },
         telemetry: dpdk.telemetry,
-        pci: if dpdk.pci { Pci::All } else { Pci::Off },
+        pci: pci(desired),
         control_cpu: Some(dpdk.control_cpu),
         extra_args: dpdk.eal_args.clone(),
         ..EalConfig::default()
     };
     Ok(Eal::init(&config)?)
+}
+
+/// Which PCI devices DPDK looks at: those that are ports, as it would take every other one that it has a driver for. All of
+/// them where a scan is asked for without such a port.
+fn pci(desired: &Desired) -> Pci {
+    let is_pci = |d: &&str| device::pci_address(device::name(d)).is_some();
+    let ports: Vec<String> =
+        desired.ports.iter().map(|p| p.device.as_str()).filter(is_pci).map(device::normal).collect();
+    match (desired.dpdk.pci, ports.is_empty()) {
+        (false, _) => Pci::Off,
+        (true, true) => Pci::All,
+        (true, false) => Pci::Named(ports),
+    }
 }
 
 /// Pools, ports, graphs, workers.
@@ -206,7 +220,7 @@ fn deal(
 
 /// Watches over neighbours, links and loads until told to stop.
 fn watch(shared: &Shared, orders: &Receiver<Order>) {
-    let mut up = vec![true; shared.ports.len()];
+    let mut links = Links(vec![None; shared.ports.len()]);
     let mut meters: Vec<Meter> = shared.workers.views().iter().map(Meter::read).collect();
     let (mut links_at, mut loads_at) = (Instant::now(), Instant::now() + LOADS);
     let mut wait = ROUND;
@@ -220,7 +234,7 @@ fn watch(shared: &Shared, orders: &Receiver<Order>) {
         let now = Instant::now();
         if now >= links_at {
             links_at = now + LINKS;
-            watch_links(shared, &mut up);
+            links.look(|port| shared.ports[port].is_up(), |port, up| tell_link(shared, port as PortId, up));
         }
         if now >= loads_at {
             loads_at = now + LOADS;
@@ -234,17 +248,30 @@ fn watch(shared: &Shared, orders: &Receiver<Order>) {
     }
 }
 
-/// Tells workers of links that changed.
-fn watch_links(shared: &Shared, up: &mut [bool]) {
-    for (id, (port, was)) in shared.ports.iter().zip(up).enumerate() {
-        let is = port.is_up();
-        if is != *was && shared.workers.set_port_up(id as PortId, is).is_ok() {
-            *was = is;
-            if let Some(router) = shared.router().as_mut() {
-                router.set_link(shared.clock.now(), id as PortId, is);
+/// What workers and router were last told of each port's link. Nothing at first: a link may have come up, or gone, between
+/// the moment at which the router was made and the first look.
+struct Links(Vec<Option<bool>>);
+
+impl Links {
+    /// Asks for the state of each link and tells those that are not known yet. `tell` says whether that was possible;
+    /// otherwise it is tried again the next time.
+    fn look(&mut self, is_up: impl Fn(usize) -> bool, mut tell: impl FnMut(usize, bool) -> bool) {
+        for (port, told) in self.0.iter_mut().enumerate() {
+            let is = is_up(port);
+            if *told != Some(is) && tell(port, is) {
+                *told = Some(is);
             }
         }
     }
+}
+
+/// Tells workers and router of a link's state, which may be the one they know.
+fn tell_link(shared: &Shared, port: PortId, up: bool) -> bool {
+    let told = shared.workers.set_port_up(port, up).is_ok();
+    if told && let Some(router) = shared.router().as_mut() {
+        router.set_link(shared.clock.now(), port, up);
+    }
+    told
 }
 
 /// Ends everything, in the order of dependence. What fails does not keep the rest from being ended; the first failure
@@ -306,5 +333,44 @@ impl Meter {
             packets_per_burst: per(of(|m| m.entered), of(|m| m.batches)),
             packets_per_second: per(packets, cycles / clock.hz() as f64),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn only_pci_devices_that_are_ports_are_taken() {
+        let mut d = super::check::tests::desired();
+        assert_eq!(pci(&d), Pci::Off);
+        d.dpdk.pci = true;
+        assert_eq!(pci(&d), Pci::All);
+        d.ports[1].device = "1:00.0,x=1".into();
+        assert_eq!(pci(&d), Pci::All, "not an address");
+        d.ports[1].device = "C1:00.0,x=1".into();
+        assert_eq!(pci(&d), Pci::Named(vec!["0000:c1:00.0,x=1".into()]));
+    }
+
+    #[test]
+    fn a_link_that_came_up_while_the_instance_started_is_told() {
+        let mut links = Links(vec![None; 2]);
+        let (is, told) = (RefCell::new([true, false]), RefCell::new(Vec::new()));
+        let mut look = |possible: bool| {
+            links.look(
+                |port| is.borrow()[port],
+                |port, up| {
+                    told.borrow_mut().push((port, up));
+                    possible
+                },
+            );
+            told.take()
+        };
+        assert_eq!(look(true), [(0, true), (1, false)], "whatever the router was made with");
+        assert_eq!(look(true), [], "known");
+        is.borrow_mut()[1] = true;
+        assert_eq!((look(false), look(true), look(true)), (vec![(1, true)], vec![(1, true)], vec![]));
     }
 }

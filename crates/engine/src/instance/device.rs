@@ -15,9 +15,9 @@ pub enum DeviceSpec {
 pub struct DeviceError(String);
 
 impl DeviceSpec {
-    /// Reads a device string.
+    /// Reads a device string. PCI addresses become what DPDK wants: see [`normal`].
     pub fn parse(device: &str) -> Result<Self, DeviceError> {
-        let Some(name) = device.strip_prefix("ring:") else { return Ok(DeviceSpec::Dpdk(device.into())) };
+        let Some(name) = device.strip_prefix("ring:") else { return Ok(DeviceSpec::Dpdk(normal(device))) };
         let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
         match (1..=20).contains(&name.len()) && name.bytes().all(plain) {
             true => Ok(DeviceSpec::Ring(name.into())),
@@ -26,9 +26,57 @@ impl DeviceSpec {
     }
 }
 
+/// The name of a device without its arguments: two devices of one name are the same.
+pub fn name(device: &str) -> &str {
+    device.split(',').next().unwrap_or_default()
+}
+
+/// The PCI address that a name is, in full and in lower case; the domain may be left out where it is 0.
+pub fn pci_address(name: &str) -> Option<String> {
+    let hex = |s: &str, n: usize| s.len() == n && s.bytes().all(|b| b.is_ascii_hexdigit());
+    let (rest, function) = name.split_once('.')?;
+    let parts: Vec<&str> = rest.split(':').collect();
+    let (domain, bus, slot) = match parts[..] {
+        [bus, slot] => ("0000", bus, slot),
+        [domain, bus, slot] => (domain, bus, slot),
+        _ => return None,
+    };
+    let good = hex(domain, 4) && hex(bus, 2) && hex(slot, 2) && hex(function, 1);
+    good.then(|| format!("{domain}:{bus}:{slot}.{function}").to_ascii_lowercase())
+}
+
+/// A device string as DPDK and comparisons want it: a PCI address in full, everything else as it is.
+pub fn normal(device: &str) -> String {
+    let name = name(device);
+    match pci_address(name) {
+        Some(address) => address + &device[name.len()..],
+        None => device.into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pci_addresses_are_made_what_dpdk_opens() {
+        for (given, normal_form) in [
+            ("01:00.0", Some("0000:01:00.0")),
+            ("0000:01:00.0", Some("0000:01:00.0")),
+            ("0001:fF:1f.7", Some("0001:ff:1f.7")),
+            ("+1:00.0", None),
+            ("1:00.0", None),
+            ("00:01:00.0", None),
+            ("0000:01:00", None),
+            ("01:00.00", None),
+            ("net_null0", None),
+        ] {
+            assert_eq!(pci_address(given).as_deref(), normal_form, "{given}");
+            let with_arguments = |name: &str| format!("{name},a=01:00.0,b=X");
+            let expected = with_arguments(normal_form.unwrap_or(given));
+            assert_eq!(DeviceSpec::parse(&with_arguments(given)), Ok(DeviceSpec::Dpdk(expected)));
+        }
+    }
 
     #[test]
     fn rings_are_told_from_devices() {

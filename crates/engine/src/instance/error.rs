@@ -5,7 +5,7 @@ use linerate_pipeline::graph::GraphError;
 use linerate_router::RouterError;
 
 use super::buffers::TooLittle;
-use super::check::{CheckError, MachineError};
+use super::check::{CheckError, MachineError, RouteLimit};
 use crate::workers;
 
 /// Why an instance does not start. Whatever had been started is stopped again.
@@ -17,6 +17,9 @@ pub enum StartError {
     /// The desired state does not fit the machine.
     #[error(transparent)]
     Check(#[from] CheckError),
+    /// More next hops than the tables hold.
+    #[error(transparent)]
+    Routes(#[from] RouteLimit),
     /// The memory configured does not suffice.
     #[error(transparent)]
     Memory(#[from] TooLittle),

@@ -174,8 +174,8 @@ impl Instance {
         half.as_mut().map(|half| f(&mut half.router, self.shared.clock.now()))
     }
 
-    /// Events that workers could not tell control, and probes that control could not give to workers, for want of room
-    /// in the queues between them. Neighbour resolution survives that: it asks again.
+    /// Events that workers could not tell control for want of room in the queues between them. Neighbour resolution
+    /// survives that: it asks again.
     pub fn lost_events(&self) -> u64 {
         self.shared.router().as_ref().map_or(0, RouterHalf::lost)
     }

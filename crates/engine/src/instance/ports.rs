@@ -9,6 +9,7 @@ use linerate_dpdk::{
 use linerate_linux::cpus::Cpus;
 
 use super::buffers::Need;
+use super::check::CheckError;
 use super::device::DeviceSpec;
 use super::error::StartError;
 use super::place;
@@ -116,11 +117,12 @@ pub(super) fn open(
                 peers.insert(name, Peer { device: peer, queues: spec.rx_queues, ring });
                 devices.push((device, spec.rx_queues));
             }
-            Ok(DeviceSpec::Dpdk(_)) | Err(_) => {
-                let device = Device::open(eal, &spec.device).map_err(at)?;
+            Ok(DeviceSpec::Dpdk(device)) => {
+                let device = Device::open(eal, &device).map_err(at)?;
                 let queues = device.info().map_err(at)?.max_tx_queues;
                 devices.push((device, queues));
             }
+            Err(source) => return Err(CheckError::Device { port: spec.name.clone(), source }.into()),
         }
     }
     let mut opened = Vec::new();

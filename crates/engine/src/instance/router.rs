@@ -6,7 +6,6 @@ use std::sync::Arc;
 use linerate_dpdk::Mbuf;
 use linerate_pipeline::interface::InterfaceTable;
 use linerate_pipeline::{IfIndex, Interface, PortId};
-use linerate_router::neighbor::NeighborOptions;
 use linerate_router::{Path, RouteAction, RouterConfig, RouterError, StaticNeighbor};
 use linerate_tables::fib::ip4::Ip4Fib;
 use linerate_tables::fib::ip6::Ip6Fib;
@@ -16,7 +15,7 @@ use super::check::MAX_MTU;
 use super::error::StartError;
 use super::ports::PortState;
 use crate::desired::{self, Desired};
-use crate::graphs::router::{RouterGraph, RouterLine, RouterParts, graph};
+use crate::graphs::router::{RouterGraph, RouterLines, RouterParts, graph, neighbor_options};
 
 /// The router of an instance, control half.
 pub type Router = linerate_router::Router<Ip4Fib, Ip6Fib>;
@@ -24,11 +23,9 @@ pub type Router = linerate_router::Router<Ip4Fib, Ip6Fib>;
 /// The router and its lines to the workers.
 pub(super) struct RouterHalf {
     pub(super) router: Router,
-    lines: Vec<RouterLine>,
+    lines: RouterLines,
     /// Administrative state of each interface: the router wants it combined with the link's.
     admin_up: Vec<bool>,
-    next_prober: usize,
-    probes_lost: u64,
 }
 
 impl RouterHalf {
@@ -41,7 +38,7 @@ impl RouterHalf {
     ) -> Result<Self, StartError> {
         let fib4 = Ip4Fib::new(&domain).map_err(RouterError::from)?;
         let fib6 = Ip6Fib::new(&domain).map_err(RouterError::from)?;
-        let mut router = Router::new(domain, fib4, fib6, NeighborOptions::default())?;
+        let mut router = Router::new(domain, fib4, fib6, neighbor_options())?;
         let port = |at: usize| ports.get(at).map(|p| Found { mac: p.mac(), mtu: p.mtu(), up: p.is_up() });
         let config = config(desired, port)?;
         for (_, interface) in &config.interfaces {
@@ -52,10 +49,8 @@ impl RouterHalf {
         router.apply(now, config)?;
         Ok(RouterHalf {
             router,
-            lines: Vec::new(),
+            lines: RouterLines::default(),
             admin_up: desired.interfaces.iter().map(|i| i.up).collect(),
-            next_prober: 0,
-            probes_lost: 0,
         })
     }
 
@@ -67,43 +62,27 @@ impl RouterHalf {
             icmp_errors_per_second: desired.icmp_errors_per_second,
         };
         let RouterGraph { graph, on_tick, line } = graph::<Mbuf, _, _>(&parts)?;
-        self.lines.push(line);
+        self.lines.add(line);
         Ok((graph, on_tick))
     }
 
     /// One round: events in, timers, probes out. Returns whether there was anything to do.
     pub(super) fn round(&mut self, now: u64) -> bool {
-        let mut any = false;
-        for line in &mut self.lines {
-            for event in line.events() {
-                any = true;
-                self.router.event(now, event);
-            }
-        }
-        self.router.tick(now);
-        for probe in self.router.probes() {
-            any = true;
-            let line = self.next_prober % self.lines.len().max(1);
-            self.next_prober = line + 1;
-            let taken = self.lines.get_mut(line).is_some_and(|l| l.probe(probe));
-            self.probes_lost += u64::from(!taken);
-        }
-        any
+        self.lines.round(&mut self.router, now)
     }
 
     /// A port's link went up or down: so do its interfaces.
     pub(super) fn set_link(&mut self, now: u64, port: PortId, up: bool) {
         let of = self.router.interfaces().iter().filter(|(_, i)| i.port == port).map(|(i, _)| i);
-        for index in of.collect::<Vec<IfIndex>>() {
-            let admin = self.admin_up.get(usize::from(index)).copied().unwrap_or(true);
-            // An interface that exists can always change state; what is full stays full.
-            let _ = self.router.set_link(now, index, up && admin);
-        }
+        let admin = |index: &IfIndex| self.admin_up.get(usize::from(*index)).copied().unwrap_or(true);
+        let states: Vec<(IfIndex, bool)> = of.map(|index| (index, up && admin(&index))).collect();
+        // Interfaces that exist can always change state; what is full stays full.
+        let _ = self.router.set_links(now, states);
     }
 
-    /// Events that workers could not deliver and probes that they could not take: neighbour resolution asks again.
+    /// Events that workers could not deliver: neighbour resolution asks again.
     pub(super) fn lost(&self) -> u64 {
-        self.lines.iter().map(RouterLine::lost).sum::<u64>() + self.probes_lost
+        self.lines.lost()
     }
 }
 

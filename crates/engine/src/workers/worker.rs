@@ -100,6 +100,8 @@ pub(super) struct State<P> {
     last: u64,
     stop: Option<Stop>,
     receiving: bool,
+    /// Nodes may still make packets, and let go of those that they hold.
+    producing: bool,
     ended: bool,
 }
 
@@ -112,6 +114,7 @@ impl<P> Default for State<P> {
             last: 0,
             stop: None,
             receiving: true,
+            producing: true,
             ended: false,
         }
     }
@@ -130,6 +133,19 @@ impl<P: Packet> Pass<P> {
             tx: &mut self.tx,
         };
         self.graph.run(&mut cx, batch);
+        self.tx.flush(&self.counters);
+    }
+
+    /// Takes the nodes out of service: what they hold is dropped by name.
+    fn stop(&mut self, now: u64) {
+        let mut cx = Cx {
+            now,
+            cycles: self.cycles,
+            counters: &self.counters,
+            alloc: &mut *self.alloc,
+            tx: &mut self.tx,
+        };
+        self.graph.stop(&mut cx);
         self.tx.flush(&self.counters);
     }
 
@@ -168,7 +184,10 @@ impl<P: Packet> Worker<P> {
             reader.quiescent();
             if now >= self.state.next_tick {
                 self.state.next_tick = now + TICK;
-                self.pass.tick(now, self.on_tick.as_mut());
+                if self.state.producing {
+                    self.pass.tick(now, self.on_tick.as_mut());
+                }
+                self.collect_losses();
                 self.collect_trace();
             }
             if !self.arrivals.is_empty() {
@@ -360,8 +379,24 @@ impl<P: Packet> Worker<P> {
             None => false,
         };
         if let Some(step) = self.state.stop.take_if(|_| done) {
+            if step != Stop::Receiving && self.state.producing {
+                // Whoever sends for this worker may end next: nothing may come out of its nodes any more.
+                self.state.producing = false;
+                self.pass.stop(self.clock.nanoseconds(self.state.last));
+            }
             self.state.ended = step == Stop::Sending;
             self.report(Report::Stopped(step));
+        }
+    }
+
+    /// Counts what queues received and could not hand on.
+    fn collect_losses(&mut self) {
+        for slot in &mut self.rx {
+            let lost = slot.device.take_lost();
+            if lost > 0 {
+                self.pass.counters.port(slot.port).received.add(lost);
+                self.pass.counters.dropped(slot.port, DropReason::RxNoCopy, lost);
+            }
         }
     }
 
@@ -370,6 +405,7 @@ impl<P: Packet> Worker<P> {
         if tracer.has_hops() {
             let lost = tracer.take().filter_map(|hop| self.hops.push(hop).err()).count();
             tracer.lost += lost as u64;
+            self.pass.counters.trace_lost.set(tracer.lost);
         }
     }
 
@@ -378,14 +414,10 @@ impl<P: Packet> Worker<P> {
         let _ = self.reports.push(report);
     }
 
-    /// Frees what nodes still hold, by name, and gives the receive queues back. The graph is dropped here, on the
-    /// worker's own thread: freed packets go by this thread's cache of the pool.
-    fn end(self) -> Vec<RxSlot<P>> {
-        for port in &self.pass.counters.ports {
-            let held = port.held.get();
-            port.drops[usize::from(DropReason::Shutdown.code())].add(held);
-            port.held.set(0);
-        }
+    /// Gives the receive queues back. The graph is dropped here, on the worker's own thread: freed packets go by this
+    /// thread's cache of the pool.
+    fn end(mut self) -> Vec<RxSlot<P>> {
+        self.collect_losses();
         self.rx
     }
 }

@@ -79,6 +79,7 @@ pub(crate) struct ForwardBenchArgs {
 
 /// Runs the benchmark.
 pub(crate) fn run(args: ForwardBenchArgs) -> Result<()> {
+    let _leaving = crate::interrupt::leave_nothing()?;
     let read4 = |p: &Path| routes::read::<u32>(p);
     let full4 = match &args.routes {
         Some(path) => prepared(read4(path)?),
@@ -170,6 +171,8 @@ impl Bench {
             control_cpu: allowed.first().copied(),
             ..EalConfig::default()
         })?;
+        let dir = tempfile::tempdir().context("a directory for capture files")?;
+        crate::interrupt::remove(dir.path());
         let config = PoolConfig { name: "bench".into(), size: BUFFERS, data_room: 2048, socket: None };
         Ok(Bench {
             eal,
@@ -178,7 +181,7 @@ impl Bench {
             cpu: args.cpu.unwrap_or(last),
             rounds: args.rounds,
             window: Duration::from_millis(args.window.into()),
-            dir: tempfile::tempdir().context("a directory for capture files")?,
+            dir,
             serial: 0,
             memory: pages,
             results: Vec::new(),

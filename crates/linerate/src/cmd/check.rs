@@ -24,9 +24,15 @@ pub(crate) struct CheckArgs {
     other_host: bool,
 }
 
+const OTHER_HOST: &str =
+    "hint: to check a configuration of another host, whose CPUs are not known here, use --other-host";
+
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let host = if args.other_host { Host::default() } else { Host::current() };
-    let config = config::load(&args.config, &host)?;
+    let config = config::load(&args.config, &host).map_err(|report| {
+        let hint = report.misses_cpus().then_some(OTHER_HOST);
+        Failure::Config(report, hint)
+    })?;
     for warning in &config.warnings {
         writeln!(io::stderr(), "{warning} (warning)")?;
     }

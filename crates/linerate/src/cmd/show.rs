@@ -47,7 +47,9 @@ enum View {
     Interfaces,
     /// Link-layer addresses of hosts on the links
     Neighbors,
-    /// Dropped packets by reason
+    /// What the control logic counts: neighbours, tables, events lost
+    Router,
+    /// Dropped packets by reason, and packets that no counter explains
     Drops,
     /// The packet graph: nodes, what they cost, where they lead
     Graph {
@@ -109,6 +111,7 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
         View::Queues => args.view::<show::Queues>(&client, "/v1/queues"),
         View::Interfaces => args.view::<show::Interfaces>(&client, "/v1/interfaces"),
         View::Neighbors => args.view::<show::Neighbors>(&client, "/v1/neighbors"),
+        View::Router => args.view::<show::Router>(&client, "/v1/router"),
         View::Drops => args.view::<show::Drops>(&client, "/v1/drops"),
         View::Fib => args.view::<show::Fibs>(&client, "/v1/fib"),
         View::Graph { dot: true } => {

@@ -76,6 +76,7 @@ pub(crate) struct DemoArgs {
 /// Runs the demo.
 pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     let start = Instant::now();
+    let _leaving = crate::interrupt::leave_nothing()?;
     let json_path = args.report.with_extension("json");
     // Before a minute of measuring is lost to a directory that cannot be written.
     for path in [&args.report, &json_path] {

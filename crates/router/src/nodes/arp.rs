@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use linerate_pipeline::interface::{Interface, Interfaces};
+use linerate_pipeline::interface::{Interface, InterfaceTable, Interfaces};
 use linerate_pipeline::{Batch, Cx, Exits, Node, Packet};
 use linerate_wire::Header;
 use linerate_wire::arp::{self, ArpPacket};
@@ -28,7 +28,8 @@ linerate_pipeline::exits! {
 
 /// Answers requests for addresses of the interface they came in by, in place; raises [`RouterEvent::ArpSeen`].
 ///
-/// A request for an address of another interface is not answered: whoever asks is on the wrong link.
+/// A request for an address of another interface is not answered: whoever asks is on the wrong link. An interface
+/// without addresses answers for all of the router's, since it speaks with those.
 pub struct Arp {
     interfaces: Interfaces,
     events: EventSink,
@@ -68,15 +69,23 @@ impl Arp {
         let Some(&heard) = ArpPacket::view_at(head, l3).filter(|a| a.is_well_formed()) else {
             return ArpExit::Malformed;
         };
-        let Some(interface) = self.interfaces.get().get(rx_if) else { return ArpExit::Ignored };
+        let table = self.interfaces.get();
+        let Some(interface) = table.get(rx_if) else { return ArpExit::Ignored };
         let sender = Ipv4Addr::from_bits(heard.sender_ip.get());
         let target = Ipv4Addr::from_bits(heard.target_ip.get());
-        // Somebody else claims an address of ours, or our own packet came back: nothing to learn, nothing to answer.
-        if interface.owns_ip4(sender) || heard.sender_mac == interface.mac {
+        // Our own packet came back: nothing to learn, nothing to answer.
+        if heard.sender_mac == interface.mac {
             return ArpExit::Ignored;
         }
-        let kind = classify(&heard, interface, sender, target);
-        let answer = heard.operation.get() == arp::REQUEST && interface.owns_ip4(target);
+        // Somebody else claims an address of ours: control counts it, and nobody answers.
+        if table.answers_ip4(interface, sender) {
+            let (address, mac) = (sender, heard.sender_mac);
+            let kind = ArpKind::Other;
+            (self.events)(RouterEvent::ArpSeen { interface: rx_if, address, mac, kind });
+            return ArpExit::Ignored;
+        }
+        let kind = classify(&heard, table, interface, sender, target);
+        let answer = heard.operation.get() == arp::REQUEST && table.answers_ip4(interface, target);
         // A probe (RFC 5227 2.1.1) has no sender address yet.
         if let Some(kind) = kind {
             (self.events)(RouterEvent::ArpSeen {
@@ -101,17 +110,25 @@ impl Arp {
     }
 }
 
-/// What the packet tells about its sender; `None` where that is nothing this router may believe: a sender that is not
-/// on the link cannot become known by talking (it may complete what is known, as an unnumbered peer does).
-fn classify(heard: &ArpPacket, interface: &Interface, sender: Ipv4Addr, target: Ipv4Addr) -> Option<ArpKind> {
+/// What the packet tells about its sender; `None` where that is nothing this router may believe. Whether the sender can
+/// be a neighbour on this link depends on routes too, so control decides that.
+fn classify(
+    heard: &ArpPacket,
+    table: &InterfaceTable,
+    interface: &Interface,
+    sender: Ipv4Addr,
+    target: Ipv4Addr,
+) -> Option<ArpKind> {
     if sender.is_unspecified() || interface.is_broadcast_ip4(sender) {
         return None;
     }
-    let for_us = interface.owns_ip4(target);
+    let for_us = table.answers_ip4(interface, target);
+    // A reply to this station answers a question of this station, whatever address it was asked with.
+    let to_us = for_us || heard.target_mac == interface.mac;
     Some(match heard.operation.get() {
         _ if sender == target => ArpKind::Gratuitous,
-        arp::REPLY if for_us => ArpKind::Reply,
-        arp::REQUEST if for_us && interface.on_link_ip4(sender) => ArpKind::RequestForUs,
+        arp::REPLY if to_us => ArpKind::Reply,
+        arp::REQUEST if for_us => ArpKind::RequestForUs,
         _ => ArpKind::Other,
     })
 }

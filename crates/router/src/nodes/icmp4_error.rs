@@ -99,7 +99,7 @@ impl Icmp4Error {
         {
             return silent(meta.icmp);
         }
-        let Some(from) = interface.source_ip4(Ipv4Addr::from_bits(src)).or(table.any_ip4()) else {
+        let Some(from) = table.source_ip4(interface, Ipv4Addr::from_bits(src)) else {
             return Icmp4ErrorExit::Unsendable;
         };
         if !self.limit.allow(now) {

@@ -20,7 +20,7 @@ linerate_pipeline::exits! {
         Send,
         /// The packet has become an error message for a neighbour's link-local address: it goes back as it came.
         SendOnLink,
-        /// No room in the buffer, or the interface it came in by is gone.
+        /// No room in the buffer, no address to send it from, or the interface it came in by is gone.
         Unsendable,
         // No error may be sent about this packet, or the rate limit is used up; the exit says what the error would have
         // told.
@@ -84,9 +84,8 @@ impl Icmp6Error {
         let Some(&offender) = Ip6Header::view_at(packet.head(), l3) else {
             return silent(packet.meta().icmp);
         };
-        let Some(interface) = self.interfaces.get().get(meta.rx_if) else {
-            return Icmp6ErrorExit::Unsendable;
-        };
+        let table = self.interfaces.get();
+        let Some(interface) = table.get(meta.rx_if) else { return Icmp6ErrorExit::Unsendable };
         let [kind, code] = meta.icmp.to_be_bytes();
         // RFC 4443 2.4 e: path MTU discovery works for multicast too.
         let to_group = meta.flags & flags::L2_MULTICAST != 0 || ip6::is_multicast(&offender.dst);
@@ -98,10 +97,12 @@ impl Icmp6Error {
         {
             return silent(meta.icmp);
         }
+        let Some(from) = table.source_ip6(interface, offender.src.into()).map(|a| a.octets()) else {
+            return Icmp6ErrorExit::Unsendable;
+        };
         if !self.limit.allow(now) {
             return silent(meta.icmp);
         }
-        let from = interface.source_ip6(offender.src.into()).octets();
 
         // Quote as much as fits; IP and ICMP go between it and the Ethernet header, which the rewrite replaces.
         packet.truncate(l3 + MAX_LEN - HEADERS);

@@ -24,10 +24,11 @@ linerate_pipeline::exits! {
 /// which 60 may be header).
 const MAX_FRAGMENTS: usize = 1152;
 
-/// Cuts packets into fragments that fit the MTU, rewrites those and sends them.
+/// Cuts packets into fragments that fit the MTU, rewrites those and sends them. Packets that fit have been rewritten
+/// already and came along so as not to overtake: they are sent as they are, all in the order of the batch.
 ///
 /// The packet itself becomes the first fragment; the others are new packets. Where a buffer of the pool holds less than
-/// the MTU, fragments are as large as the buffer. Either all fragments are sent or none, in order.
+/// the MTU, fragments are as large as the buffer. Either all fragments are handed to the transmit buffer or none.
 #[derive(Debug)]
 pub struct Ip4Fragment<P> {
     next_hops: NextHops,
@@ -50,6 +51,10 @@ impl<P: Packet> Node<P> for Ip4Fragment<P> {
         for mut packet in packets {
             let index = packet.meta().adjacency;
             let adjacency = self.next_hops.adjacency(index);
+            if fits(&packet, &adjacency) {
+                cx.tx.send(packet.meta().tx_port, packet, cx.counters);
+                continue;
+            }
             let done = self.cut(cx, &mut packet, &adjacency);
             match done {
                 Ok(()) => {
@@ -131,6 +136,12 @@ impl<P: Packet> Ip4Fragment<P> {
         write_header(packet.head_mut().get_mut(l3..).unwrap_or_default(), h, own);
         send_off(packet, adjacency)
     }
+}
+
+/// Whether the packet needs no cutting, which means that it has been rewritten.
+fn fits<P: Packet>(packet: &P, adjacency: &Adjacency) -> bool {
+    let header = Ip4Header::view_at(packet.head(), usize::from(packet.meta().l3));
+    header.is_some_and(|h| h.total_len.get() <= adjacency.mtu)
 }
 
 /// Makes room for headers and `wanted` bytes of payload, or as much of it as the buffer holds (a multiple of 8).

@@ -28,6 +28,10 @@ linerate_pipeline::exits! {
         BadTotalLength,
         /// The header checksum is wrong.
         BadChecksum,
+        /// An option has an impossible length or pointer, or runs past the header.
+        BadOptions,
+        /// The sender wants to choose the way (RFC 7126 4.3, 4.4).
+        SourceRoute,
         /// The source address can never be a sender.
         BadSource,
         /// The destination may not be forwarded.
@@ -39,7 +43,8 @@ linerate_pipeline::exits! {
     }
 }
 
-/// Validates IPv4 headers; sets `l4`, and cuts off padding behind the total length. Options pass untouched.
+/// Validates IPv4 headers; sets `l4`, and cuts off padding behind the total length. Options that are sound pass
+/// untouched, except source routes, which do not pass.
 ///
 /// Version and header length, lengths, checksum and both addresses of the common packet (no options, unicast) are
 /// checked without a branch between them; a packet that fails any takes the long way, which finds the reason.
@@ -125,6 +130,11 @@ fn inspect<P: Packet>(packet: &mut P) -> Ip4InputExit {
     }
     if !Sum::new().over(header).is_valid() {
         return Ip4InputExit::BadChecksum;
+    }
+    match ip4::check_options(header.get(Ip4Header::LEN..).unwrap_or_default()) {
+        Err(ip4::BadOptions) => return Ip4InputExit::BadOptions,
+        Ok(options) if options.source_route => return Ip4InputExit::SourceRoute,
+        Ok(_) => {}
     }
     let (src, dst) = (h.src.get(), h.dst.get());
     meta.l4 = (l3 + header_len) as u16;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use linerate_pipeline::meta::flags;
-use linerate_pipeline::{Batch, Cx, Exits, Node, Packet};
+use linerate_pipeline::{BURST, Batch, Cx, Exits, Node, Packet};
 use linerate_wire::ip4::Ip4Header;
 use linerate_wire::{Header, checksum, eth, icmp};
 
@@ -19,7 +19,8 @@ linerate_pipeline::exits! {
         TtlExpired,
         /// Too large and may not be fragmented; `Meta::icmp` and `Meta::mtu` say so. The packet is as it was received.
         FragmentationNeeded,
-        /// Too large and may be fragmented.
+        /// Too large and may be fragmented; or ready to leave, and behind such a packet of the same batch, which it must
+        /// not overtake.
         Fragment,
         /// No headroom for the outgoing Ethernet header.
         NoHeadroom,
@@ -52,6 +53,8 @@ impl<P: Packet> Node<P> for Ip4Rewrite {
 
     fn process(&mut self, _: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip4RewriteExit>) {
         out.set_all(Ip4RewriteExit::Output);
+        // The first packet to be fragmented, and a bit per packet that does not leave as it is.
+        let (mut fragmented, mut others) = (None, 0u64);
         for (i, packet) in batch.iter_mut().enumerate() {
             let (head, meta) = packet.split_mut();
             if let Some(plain) = self.next_hops.plain(meta.adjacency)
@@ -70,8 +73,19 @@ impl<P: Packet> Node<P> for Ip4Rewrite {
                 *ethertype = eth::ETHERTYPE_IP4.to_be_bytes();
                 (meta.tx_if, meta.tx_port) = (plain.interface(), plain.port());
             } else {
-                out.set(i, self.any(packet));
+                let exit = self.any(packet);
+                if exit == Ip4RewriteExit::Fragment {
+                    fragmented.get_or_insert(i);
+                }
+                if exit != Ip4RewriteExit::Output {
+                    others |= 1 << (i % BURST);
+                    out.set(i, exit);
+                }
             }
+        }
+        if let Some(first) = fragmented {
+            let ready = (first..batch.len()).filter(|i| others >> (i % BURST) & 1 == 0);
+            ready.for_each(|i| out.set(i, Ip4RewriteExit::Fragment));
         }
     }
 

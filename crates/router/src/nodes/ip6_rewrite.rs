@@ -4,7 +4,7 @@ use std::fmt;
 
 use linerate_pipeline::meta::flags;
 use linerate_pipeline::{Batch, Cx, Exits, Node, Packet};
-use linerate_wire::ip6::Ip6Header;
+use linerate_wire::ip6::{self, Ip6Header};
 use linerate_wire::{Header, eth, icmpv6};
 
 use super::{ip6_input, l2, lookup::icmp_error};
@@ -19,6 +19,8 @@ linerate_pipeline::exits! {
         HopLimitExceeded,
         /// Larger than the MTU; `Meta::icmp` and `Meta::mtu` say so. The packet is as it was received.
         PacketTooBig,
+        /// Too large for a link whose MTU is below what IPv6 needs (1280): no error could help the sender.
+        LinkTooSmall,
         /// No headroom for the outgoing Ethernet header.
         NoHeadroom,
         /// The adjacency is no longer there.
@@ -104,7 +106,13 @@ fn rewrite<P: Packet>(packet: &mut P, adjacency: &Adjacency) -> Ip6RewriteExit {
         meta.icmp = icmp_error(icmpv6::TIME_EXCEEDED, 0);
         return Ip6RewriteExit::HopLimitExceeded;
     }
-    if usize::from(h.payload_len.get()) + Ip6Header::LEN > usize::from(adjacency.mtu) {
+    // Below the least MTU of IPv6 a sender would not believe the error (RFC 8201 4), and the link may not carry IPv6 at
+    // all (RFC 8200 5).
+    let too_large = usize::from(h.payload_len.get()) + Ip6Header::LEN > usize::from(adjacency.mtu);
+    if too_large && adjacency.mtu < ip6::MIN_MTU {
+        return Ip6RewriteExit::LinkTooSmall;
+    }
+    if too_large {
         meta.icmp = icmp_error(icmpv6::PACKET_TOO_BIG, 0);
         meta.mtu = adjacency.mtu;
         return Ip6RewriteExit::PacketTooBig;

@@ -22,7 +22,7 @@ linerate_pipeline::exits! {
         Reply4,
         /// An IPv6 answer: route it.
         Reply6,
-        /// An answer for a neighbour's link-local address: it goes back as it came.
+        /// An answer to, or from, a link-local address: it goes back as it came.
         ReplyOnLink,
         /// Neighbour discovery with a right checksum.
         Nd,
@@ -38,6 +38,8 @@ linerate_pipeline::exits! {
         IcmpMalformed,
         /// Extension headers that are malformed.
         BadExtension,
+        /// A ping to a group from farther than any address of this router reaches.
+        Unsendable,
     }
 }
 
@@ -167,21 +169,23 @@ fn local6<P: Packet>(packet: &mut P, table: &InterfaceTable) -> LocalExit {
         _ => return LocalExit::IcmpOther,
     }
     let Some(interface) = interface else { return LocalExit::Punt };
-    become_reply(message, icmpv6::ECHO_REPLY);
     let mut from = h.dst;
     if to_group {
         // From an address of the interface (RFC 4443 4.2): the pseudo-header changes.
-        from = interface.source_ip6(h.src.into()).octets();
+        let Some(own) = table.source_ip6(interface, h.src.into()) else { return LocalExit::Unsendable };
+        from = own.octets();
         let words = |a: &[u8; 16], i: usize| u16::from_be_bytes([a[2 * i], a[2 * i + 1]]);
         let sum = (0..8).fold(message.checksum.get(), |c, i| update16(c, words(&h.dst, i), words(&from, i)));
         message.checksum.set(sum);
     }
+    become_reply(message, icmpv6::ECHO_REPLY);
     if let Some(to) = Ip6Header::view_at_mut(head, l3) {
         (to.src, to.dst) = (from, h.src);
         to.hop_limit = TTL;
     }
     meta.flags = meta.flags & !flags::HASH | flags::GENERATED;
-    if !ip6::is_link_local(&h.src) {
+    // What has a link-local address on either end stays on the link (RFC 4291 2.5.6).
+    if !ip6::is_link_local(&h.src) && !ip6::is_link_local(&from) {
         return LocalExit::Reply6;
     }
     if l2::turn(packet, rx_if, interface) { LocalExit::ReplyOnLink } else { LocalExit::Punt }

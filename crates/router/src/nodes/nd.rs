@@ -89,24 +89,22 @@ impl Nd {
         let Some(interface) = self.interfaces.get().get(meta.rx_if) else { return NdExit::Ignored };
         if message.is_solicitation {
             let learned = solicitation_tells(&message, interface, meta.rx_if);
-            let ours = interface.owns_ip6(message.target.into());
-            if let Some(event) = learned.filter(|_| ours) {
+            let Some(claim) = claim(interface, message.target.into()) else { return NdExit::Ignored };
+            if let Some(event) = learned {
                 (self.events)(event);
             }
-            return if ours { answer(packet, &message, meta.rx_if, interface) } else { NdExit::Ignored };
+            return answer(packet, &message, claim, meta.rx_if, interface);
         }
-        // Somebody else claims an address of ours, or tells of one that is not on this link.
+        // Whether the target can be a neighbour on this link depends on routes too: control decides that.
         let target = Ipv6Addr::from(message.target);
-        if interface.owns_ip6(target) || !interface.on_link_ip6(target) {
-            return NdExit::Ignored;
-        }
         let kind = NdKind::Advertisement {
             solicited: message.flags & nd::FLAG_SOLICITED != 0,
             overrides: message.flags & nd::FLAG_OVERRIDE != 0,
         };
-        let mac = message.lla.unwrap_or(sender);
+        let mac = message.lla;
         (self.events)(RouterEvent::NdSeen { interface: meta.rx_if, address: target, mac, kind });
-        NdExit::Consumed
+        // Somebody else claims an address of ours: control counts it.
+        if interface.owns_ip6(target) { NdExit::Ignored } else { NdExit::Consumed }
     }
 }
 
@@ -147,16 +145,35 @@ impl Message {
     }
 }
 
-/// What a solicitation tells about who sent it.
+/// What a solicitation tells about who sent it; whether that can be a neighbour on this link, control decides.
 fn solicitation_tells(message: &Message, interface: &Interface, index: IfIndex) -> Option<RouterEvent> {
     let address = Ipv6Addr::from(message.src);
-    let mac = message.lla?;
-    let believable = interface.on_link_ip6(address) && !interface.owns_ip6(address);
-    believable.then_some(RouterEvent::NdSeen { interface: index, address, mac, kind: NdKind::Solicitation })
+    let mac = Some(message.lla?);
+    let kind = NdKind::Solicitation;
+    (!interface.owns_ip6(address)).then_some(RouterEvent::NdSeen { interface: index, address, mac, kind })
+}
+
+/// The flag that an address is advertised with: an address of its own overrides what others know. The subnet-router
+/// anycast address (RFC 4291 2.6.1; not of a /127 or /128, RFC 6164) does not, for other routers have it too (RFC 4861
+/// 7.2.7). `None` where the address is not the interface's.
+fn claim(interface: &Interface, address: Ipv6Addr) -> Option<u32> {
+    if interface.owns_ip6(address) {
+        return Some(nd::FLAG_OVERRIDE);
+    }
+    let anycast = |n: &ipnet::Ipv6Net| {
+        n.prefix_len() < 127 && !n.addr().is_unicast_link_local() && n.network() == address
+    };
+    interface.ip6.iter().any(anycast).then_some(0)
 }
 
 /// Turns a solicitation into the advertisement (RFC 4861 7.2.4).
-fn answer<P: Packet>(packet: &mut P, message: &Message, index: IfIndex, interface: &Interface) -> NdExit {
+fn answer<P: Packet>(
+    packet: &mut P,
+    message: &Message,
+    claim: u32,
+    index: IfIndex,
+    interface: &Interface,
+) -> NdExit {
     let duplicate_detection = ip6::is_unspecified(&message.src);
     let (dst, mac, solicited) = if duplicate_detection {
         (ip6::ALL_NODES, eth::ip6_multicast(ip6::ALL_NODES), 0)
@@ -166,7 +183,7 @@ fn answer<P: Packet>(packet: &mut P, message: &Message, index: IfIndex, interfac
     let src = message.target;
     let reply = NeighborMessageWithMac::new(
         icmpv6::NEIGHBOR_ADVERTISEMENT,
-        nd::FLAG_ROUTER | nd::FLAG_OVERRIDE | solicited,
+        nd::FLAG_ROUTER | claim | solicited,
         src,
         nd::OPTION_TARGET_LLA,
         interface.mac,

@@ -55,15 +55,21 @@ impl Default for HoldLimits {
     }
 }
 
-/// Time between two questions for the same neighbour, in nanoseconds (RFC 1122 2.3.2.1, RFC 4861 RETRANS_TIMER).
+/// Time after which control is told again, in nanoseconds: between two questions for the same neighbour (RFC 1122
+/// 2.3.2.1, RFC 4861 RETRANS_TIMER).
 pub const RETRY: u64 = 1_000_000_000;
 
-/// How often a neighbour is asked for before it is given up (RFC 4861 MAX_MULTICAST_SOLICIT).
+/// Nanoseconds per waiting neighbour between two looks out of turn: some ten times what a look takes, so that changes of
+/// routes that never end cannot keep a worker busy with looking.
+const REST: u64 = 1000;
+
+/// How many such times packets wait for a neighbour that control says nothing about (RFC 4861 MAX_MULTICAST_SOLICIT).
 pub const TRIES: u32 = 3;
 
-/// Holds packets by neighbour. Asks for it at once and then every [`RETRY`], tells control
-/// ([`RouterEvent::Unresolved`]), and when the next-hop table changes looks whether packets may go. All memory is taken
-/// when the node is made.
+/// Holds packets by neighbour and tells control ([`RouterEvent::Unresolved`]), which asks for the neighbour until it
+/// answers or is given up. Only the first question for a neighbour on the link goes out from here, at once, where no
+/// worker has asked for it within a second. When tables change, looks whether packets may go; those that may go before
+/// any that come in later. All memory is taken when the node is made.
 pub struct Resolve<P, R4, R6> {
     plane: Plane<R4, R6>,
     seed: u64,
@@ -71,8 +77,11 @@ pub struct Resolve<P, R4, R6> {
     limits: HoldLimits,
     waiting: Waiting<P>,
     held: usize,
-    /// Generation of the next-hop table at the last look.
+    /// Whether packets whose fate is decided are still here.
+    leaving: bool,
+    /// Generation of the tables at the last look, and when that was.
     generation: u64,
+    looked_at: u64,
 }
 
 /// A neighbour: where it should be, and its address.
@@ -83,7 +92,7 @@ type Waiting<P> = HashMap<Key, Queue<P>, BuildHasherDefault<DefaultHasher>>;
 
 struct Queue<P> {
     packets: ArrayVec<P, PER_NEIGHBOR>,
-    asked_at: u64,
+    told_at: u64,
     tries: u32,
     /// Where the packets go, once that is decided.
     fate: Option<Fate>,
@@ -99,14 +108,15 @@ impl<P: Packet, R4: Lookup<u32>, R6: Lookup<u128>> Resolve<P, R4, R6> {
     /// A node that reads these tables; `seed` is the lookup nodes' one.
     pub fn new(plane: Plane<R4, R6>, seed: u64, limits: HoldLimits, events: EventSink) -> Self {
         let generation = plane.next_hops.generation();
-        let waiting = HashMap::with_capacity_and_hasher(limits.neighbors, BuildHasherDefault::default());
-        Resolve { plane, seed, events, limits, waiting, held: 0, generation }
+        // With room for twice as many the map clears away the marks of what was removed in place, instead of growing.
+        let waiting = HashMap::with_capacity_and_hasher(2 * limits.neighbors, BuildHasherDefault::default());
+        Resolve { plane, seed, events, limits, waiting, held: 0, leaving: false, generation, looked_at: 0 }
     }
 
     /// The neighbour that the lookup found missing.
     fn key(&self, packet: &P) -> Option<Key> {
         let meta = packet.meta();
-        if meta.adjacency == NO_ADJACENCY {
+        if on_link(packet) {
             return Some((meta.tx_if, destination(packet)?));
         }
         let ip = self.plane.next_hops.next_hop_ip(meta.adjacency)?;
@@ -128,18 +138,23 @@ impl<P: Packet, R4: Lookup<u32>, R6: Lookup<u128>> Resolve<P, R4, R6> {
                 return Err((packet, ResolveExit::TableFull));
             }
             cx.hold(&packet);
+            // Control knows the neighbour that an adjacency waits for, and is asking for it.
+            let asked = on_link(&packet) && self.ask(cx, key);
             let mut packets = ArrayVec::new();
             packets.push(packet);
-            self.waiting.insert(key, Queue { packets, asked_at: cx.now, tries: 1, fate: None });
-            self.ask(cx, key);
+            self.waiting.insert(key, Queue { packets, told_at: cx.now, tries: 1, fate: None });
+            let (interface, address) = key;
+            (self.events)(RouterEvent::Unresolved { interface, address, asked });
         }
         self.held += 1;
         Ok(())
     }
 
-    fn ask(&mut self, cx: &mut Cx<'_, P>, (interface, address): Key) {
-        solicit::send(cx, self.plane.interfaces.get(), &Probe { interface, address, unicast: None });
-        (self.events)(RouterEvent::Unresolved { interface, address });
+    /// Whether the neighbour has been asked for, by this worker now or by another one within a second.
+    fn ask(&mut self, cx: &mut Cx<'_, P>, (interface, address): Key) -> bool {
+        let Plane { interfaces, next_hops, .. } = &mut self.plane;
+        !next_hops.may_ask(cx.now, interface, address)
+            || solicit::send(cx, interfaces.get(), next_hops, &Probe { interface, address, unicast: None })
     }
 
     /// Whether the packet would have to wait for this neighbour if it came now.
@@ -158,7 +173,8 @@ impl<P: Packet, R4: Lookup<u32>, R6: Lookup<u128>> Resolve<P, R4, R6> {
 
     /// Lets packets go whose fate is decided, as many as the exits take.
     fn release(&mut self, cx: &Cx<'_, P>, out: &mut Exits<'_, P, ResolveExit>) {
-        let held = &mut self.held;
+        let (held, leaving) = (&mut self.held, &mut self.leaving);
+        *leaving = false;
         self.waiting.retain(|_, queue| {
             let Some(fate) = queue.fate else { return true };
             let n = queue.packets.len().min(out.room());
@@ -171,6 +187,7 @@ impl<P: Packet, R4: Lookup<u32>, R6: Lookup<u128>> Resolve<P, R4, R6> {
                     cx.counters.dropped(packet.rx_port(), DropReason::GraphOverflow, 1);
                 }
             }
+            *leaving |= !queue.packets.is_empty();
             !queue.packets.is_empty()
         });
     }
@@ -191,6 +208,11 @@ fn leave<P: Packet>(packet: &mut P, fate: Fate) -> ResolveExit {
             ResolveExit::Unreachable6
         }
     }
+}
+
+/// Whether the destination itself is the neighbour.
+fn on_link<P: Packet>(packet: &P) -> bool {
+    packet.meta().adjacency == NO_ADJACENCY
 }
 
 fn destination<P: Packet>(packet: &P) -> Option<IpAddr> {
@@ -224,21 +246,31 @@ where
         }
         let generation = self.plane.next_hops.generation();
         let changed = std::mem::replace(&mut self.generation, generation) != generation;
-        let mut ask = ArrayVec::<Key, 64>::new();
+        self.looked_at = cx.now;
         for (key, queue) in self.waiting.iter_mut().filter(|(_, q)| q.fate.is_none()) {
             let Some(first) = queue.packets.first() else { continue };
             if changed && !Self::must_wait(&self.plane, self.seed, first, key) {
                 queue.fate = Some(Fate::LookUp);
-            } else if cx.now.saturating_sub(queue.asked_at) >= RETRY {
+            } else if cx.now.saturating_sub(queue.told_at) >= RETRY {
                 if queue.tries >= TRIES {
                     queue.fate = Some(Fate::GiveUp);
-                } else if ask.try_push(*key).is_ok() {
-                    (queue.asked_at, queue.tries) = (cx.now, queue.tries + 1);
+                } else {
+                    (queue.told_at, queue.tries) = (cx.now, queue.tries + 1);
+                    let (interface, address) = *key;
+                    // The first event may have been lost.
+                    (self.events)(RouterEvent::Unresolved { interface, address, asked: false });
                 }
             }
         }
-        ask.into_iter().for_each(|key| self.ask(cx, key));
         self.release(cx, out);
+    }
+
+    fn is_due(&self, now: u64) -> bool {
+        if self.waiting.is_empty() {
+            return false;
+        }
+        let rested = now.saturating_sub(self.looked_at) >= REST * self.waiting.len() as u64;
+        self.leaving || rested && self.plane.next_hops.generation() != self.generation
     }
 
     fn wants_tick(&self) -> bool {
@@ -257,6 +289,38 @@ where
         match self.key(packet) {
             Some((interface, address)) => write!(f, "{address} on interface {interface}"),
             None => f.write_str("no neighbour"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naive::NaiveFib;
+    use crate::neighbor::NeighborOptions;
+    use linerate_pipeline::HeapPacket;
+    use linerate_tables::qsbr::Domain;
+
+    /// A long scan: neighbours come and go, and the worker never asks for memory.
+    #[test]
+    fn the_table_of_waiting_neighbours_never_grows() {
+        let (fib4, fib6) = (NaiveFib::default(), NaiveFib::default());
+        let router = crate::Router::new(Domain::new(), fib4, fib6, NeighborOptions::default()).unwrap();
+        let limits = HoldLimits::default();
+        let mut node: Resolve<HeapPacket, _, _> = Resolve::new(router.plane(), 1, limits, Box::new(|_| ()));
+        let room = node.waiting.capacity();
+        let key = |n: u32| (1, IpAddr::from((0x0a00_0000 + n).to_be_bytes()));
+        for n in 0..200_000 {
+            let queue = Queue { packets: ArrayVec::new(), told_at: 0, tries: 1, fate: None };
+            node.waiting.insert(key(n), queue);
+            // One leaves before the next comes, at times all of them.
+            if node.waiting.len() >= limits.neighbors {
+                node.waiting.remove(&key(n + 1 - limits.neighbors as u32));
+            }
+            if n % 10_007 == 0 {
+                node.waiting.retain(|k, _| *k == key(n));
+            }
+            assert!(node.waiting.capacity() <= room, "after {n}");
         }
     }
 }

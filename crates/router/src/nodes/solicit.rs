@@ -11,18 +11,28 @@ use linerate_wire::{Header, eth, icmpv6};
 use zerocopy::IntoBytes;
 
 use crate::event::Probe;
-use crate::plane::{Adjacency, MAX_HEADER};
+use crate::plane::{Adjacency, MAX_HEADER, NextHops};
 
 /// The shortest Ethernet frame without FCS; shorter ones are padded with zeros.
 const MIN_FRAME: usize = 60;
 
-/// Sends a probe. It counts as generated on the interface's port. `false` where the interface is gone or down, or the
-/// pool is empty; nothing is lost then, for whoever wants the neighbour asks again.
-pub fn send<P: Packet>(cx: &mut Cx<'_, P>, table: &InterfaceTable, probe: &Probe) -> bool {
+/// Sends a probe, and notes in `next_hops` that this neighbour was asked for. It counts as generated on the interface's
+/// port. `false` where the interface is gone or down, or the pool is empty; nothing is lost then, for whoever wants the
+/// neighbour asks again.
+pub fn send<P: Packet>(
+    cx: &mut Cx<'_, P>,
+    table: &InterfaceTable,
+    next_hops: &NextHops,
+    probe: &Probe,
+) -> bool {
     let Some(interface) = table.get(probe.interface).filter(|i| i.up) else { return false };
     let mut frame = Frame { bytes: [0; LONGEST], len: 0 };
     match probe.address {
-        IpAddr::V4(target) => frame.arp(probe, interface, target),
+        IpAddr::V4(target) => {
+            // A router without any address asks as a probe does, from 0.0.0.0 (RFC 5227).
+            let sender = table.source_ip4(interface, target).unwrap_or(Ipv4Addr::UNSPECIFIED);
+            frame.arp(probe, interface, sender, target);
+        }
         IpAddr::V6(target) => frame.solicitation(probe, interface, target),
     }
     let bytes = frame.bytes.get(..frame.len.max(MIN_FRAME)).unwrap_or_default();
@@ -35,6 +45,7 @@ pub fn send<P: Packet>(cx: &mut Cx<'_, P>, table: &InterfaceTable, probe: &Probe
     (meta.rx_if, meta.tx_if) = (probe.interface, probe.interface);
     cx.generated(&mut packet);
     cx.tx.send(interface.port, packet, cx.counters);
+    next_hops.note_asked(cx.now, probe.interface, probe.address);
     true
 }
 
@@ -47,10 +58,8 @@ struct Frame {
 }
 
 impl Frame {
-    fn arp(&mut self, probe: &Probe, interface: &Interface, target: Ipv4Addr) {
+    fn arp(&mut self, probe: &Probe, interface: &Interface, sender: Ipv4Addr, target: Ipv4Addr) {
         self.ethernet(probe, interface, eth::BROADCAST, eth::ETHERTYPE_ARP);
-        // An interface without address asks as a probe does, from 0.0.0.0 (RFC 5227).
-        let sender = interface.source_ip4(target).unwrap_or(Ipv4Addr::UNSPECIFIED);
         let target = (probe.unicast.unwrap_or_default(), target.to_bits());
         self.push(ArpPacket::new(arp::REQUEST, (interface.mac, sender.to_bits()), target).as_bytes());
     }

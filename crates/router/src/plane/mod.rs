@@ -17,6 +17,7 @@
 //! Workers hold [`Plane`]; control owns [`PlaneWriter`].
 
 mod adjacency;
+mod asked;
 mod buckets;
 mod next_hops;
 mod words;
@@ -27,6 +28,7 @@ use linerate_pipeline::interface::Interfaces;
 pub use adjacency::{Adjacency, AdjacencyIndex, MAX_HEADER, Plain};
 pub use linerate_tables::fib::NextHopId;
 pub use next_hops::{Arrays, NextHop, NextHops};
+pub(crate) use writer::Limits;
 pub use writer::{
     MAX_ADJACENCIES, MAX_GROUP_MEMBERS, MAX_NEXT_HOPS, Member, PlaneError, PlaneUse, PlaneWriter,
 };

@@ -11,6 +11,7 @@ use linerate_pipeline::IfIndex;
 use linerate_tables::fib::NextHopId;
 
 use super::adjacency::{self, Adjacency, AdjacencyIndex, Plain};
+use super::asked::Asked;
 use super::words::{Words, zeroed_u32};
 use super::writer::{MAX_ADJACENCIES, MAX_BUCKETS, MAX_NEXT_HOPS, PlaneError};
 
@@ -100,8 +101,15 @@ pub(super) struct Shared {
     pub(super) words: Words,
     pub(super) adjacencies: Words,
     pub(super) buckets: Box<[AtomicU32]>,
-    pub(super) generation: AtomicU64,
+    pub(super) asked: Asked,
+    generation: Generation,
 }
+
+/// On a cache line of its own: it changes with every change of a route, and what lies beside it is read for every
+/// packet.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Generation(AtomicU64);
 
 impl Shared {
     pub(super) fn new() -> Result<Self, PlaneError> {
@@ -109,7 +117,8 @@ impl Shared {
             words: Words::zeroed(MAX_NEXT_HOPS)?,
             adjacencies: Words::zeroed(MAX_ADJACENCIES * adjacency::WORDS)?,
             buckets: zeroed_u32(MAX_BUCKETS)?,
-            generation: AtomicU64::new(0),
+            asked: Asked::new()?,
+            generation: Generation::default(),
         })
     }
 
@@ -248,15 +257,26 @@ impl NextHops {
         self.0.record(index).and_then(Adjacency::load_next_hop)
     }
 
-    /// Changes whenever a neighbour was resolved, given up, or an interface changed: packets that are held should be
-    /// looked up again.
+    /// Changes after a neighbour was resolved or given up, or a route or an interface changed: packets that are held
+    /// should be looked up again. All that changed is in the tables by then, the FIBs included.
     #[inline(always)]
     pub fn generation(&self) -> u64 {
-        self.0.generation.load(Acquire)
+        self.0.generation.0.load(Acquire)
     }
 
     pub(super) fn bump(&self) {
-        self.0.generation.fetch_add(1, Release);
+        self.0.generation.0.fetch_add(1, Release);
+    }
+
+    /// Whether a worker may ask for a neighbour now: nobody has for a second (RFC 4861 7.2.2, RFC 1122 2.3.2.1). Where
+    /// it may, this counts as asking.
+    pub fn may_ask(&self, now: u64, interface: IfIndex, address: IpAddr) -> bool {
+        self.0.asked.claim(now, interface, address)
+    }
+
+    /// Notes that a neighbour is asked for at control's request.
+    pub fn note_asked(&self, now: u64, interface: IfIndex, address: IpAddr) {
+        self.0.asked.note(now, interface, address);
     }
 
     #[inline(always)]
@@ -276,7 +296,8 @@ impl NextHops {
         // A step that is odd visits all buckets of a power of two.
         let step = mixed << 1 | 1;
         for _ in 0..=TRIES {
-            let id = self.0.buckets.get((first + (at & mask)) as usize).map_or(0, |b| b.load(Relaxed));
+            // Acquire: a bucket may be dealt to a member that was made after the group was published.
+            let id = self.0.buckets.get((first + (at & mask)) as usize).map_or(0, |b| b.load(Acquire));
             answer = NextHop::decode(self.word(id));
             if !matches!(answer, NextHop::Unreachable | NextHop::None) {
                 return answer;

@@ -48,6 +48,11 @@ pub(super) fn zeroed_u32(len: usize) -> Result<Box<[AtomicU32]>, PlaneError> {
     zeroed(len)
 }
 
+/// 64-bit words.
+pub(super) fn zeroed_u64(len: usize) -> Result<Box<[AtomicU64]>, PlaneError> {
+    zeroed(len)
+}
+
 fn zeroed<T: FromZeros>(len: usize) -> Result<Box<[T]>, PlaneError> {
     <[T]>::new_box_zeroed_with_elems(len).map_err(|_| PlaneError::NoMemory(len * size_of::<T>()))
 }

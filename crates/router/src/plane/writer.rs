@@ -14,7 +14,7 @@ use super::next_hops::{NextHop, NextHops, Shared, decode_group, encode_group};
 
 /// Next hops there can be at once, [`NO_ROUTE`](linerate_tables::fib::NO_ROUTE) included: distinct actions of routes,
 /// and neighbours.
-pub const MAX_NEXT_HOPS: usize = 1 << 17;
+pub const MAX_NEXT_HOPS: usize = 1 << 18;
 
 /// Adjacencies there can be at once, replaced ones that workers may still look at included.
 pub const MAX_ADJACENCIES: usize = 1 << 17;
@@ -24,6 +24,19 @@ pub const MAX_GROUP_MEMBERS: usize = 512;
 
 /// Buckets of all groups together.
 pub(super) const MAX_BUCKETS: usize = 1 << 22;
+
+/// How many indices a writer gives out at most; less than the maximum in tests only.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) next_hops: usize,
+    pub(crate) adjacencies: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { next_hops: MAX_NEXT_HOPS, adjacencies: MAX_ADJACENCIES }
+    }
+}
 
 /// A member of a group: a next hop that is not a group itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,11 +138,15 @@ impl Slots {
 impl PlaneWriter {
     /// Empty tables whose memory is recycled when the readers of `domain` allow it.
     pub fn new(domain: Domain) -> Result<Self, PlaneError> {
+        Self::with_limits(domain, Limits::default())
+    }
+
+    pub(crate) fn with_limits(domain: Domain, limits: Limits) -> Result<Self, PlaneError> {
         Ok(PlaneWriter {
             shared: NextHops(Arc::new(Shared::new()?)),
             domain,
-            next_hops: Slots::new(1, MAX_NEXT_HOPS),
-            adjacencies: Slots::new(0, MAX_ADJACENCIES),
+            next_hops: Slots::new(1, limits.next_hops.min(MAX_NEXT_HOPS)),
+            adjacencies: Slots::new(0, limits.adjacencies.min(MAX_ADJACENCIES)),
             free_buckets: Default::default(),
             fresh_bucket: 0,
             used_buckets: 0,
@@ -180,7 +197,7 @@ impl PlaneWriter {
             _ => self.take_buckets(log2).ok_or(PlaneError::TooManyGroups)?,
         };
         for (bucket, member) in self.shared.0.buckets.iter().skip(first as usize).zip(dealt) {
-            bucket.store(member, Relaxed);
+            bucket.store(member, Release);
         }
         let new = encode_group(first, log2);
         if new != old {

@@ -101,16 +101,16 @@ where
         let mut sender = cx.tx.sender(rx_port, cx.counters);
         if ip4.n == batch.len() {
             let mut ids = ip4.ids.iter();
-            forward(&mut sender, batch, |packet| plain4::rewrite(packet, *ids.next()?, way));
+            forward(&mut sender, batch, |packet| plain4::rewrite(packet, next(&mut ids), way));
         } else if ip6.n == batch.len() {
             let mut ids = ip6.ids.iter();
-            forward(&mut sender, batch, |packet| plain6::rewrite(packet, *ids.next()?, way));
+            forward(&mut sender, batch, |packet| plain6::rewrite(packet, next(&mut ids), way));
         } else if ip4.n + ip6.n > 0 {
             let (mut ids4, mut ids6, mut families) = (ip4.ids.iter(), ip6.ids.iter(), families.iter());
-            forward(&mut sender, batch, |packet| match families.next()? {
-                Family::Ip4 => plain4::rewrite(packet, *ids4.next()?, way),
-                Family::Ip6 => plain6::rewrite(packet, *ids6.next()?, way),
-                Family::Other => None,
+            forward(&mut sender, batch, |packet| match families.next() {
+                Some(Family::Ip4) => plain4::rewrite(packet, next(&mut ids4), way),
+                Some(Family::Ip6) => plain6::rewrite(packet, next(&mut ids6), way),
+                _ => Err(Left::Other),
             });
         }
     }
@@ -179,6 +179,12 @@ impl<A: Address> Destinations<A> {
     }
 }
 
+/// The next of the ids that the FIB gave.
+#[inline(always)]
+fn next(ids: &mut std::slice::Iter<'_, NextHopId>) -> NextHopId {
+    ids.next().copied().unwrap_or(NO_ROUTE)
+}
+
 /// What a rewrite needs besides the packet.
 #[derive(Clone, Copy)]
 struct Way<'a> {
@@ -187,20 +193,36 @@ struct Way<'a> {
     seed: u64,
 }
 
+/// Why a packet is left to the regular nodes after its lookup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// Anything but what follows.
+    Other,
+    /// It is longer than the MTU and may become fragments: what came after it must not overtake them.
+    TooLong,
+}
+
 /// Sends the packets that `rewrite` gives a port for; the others stay in the batch.
 #[inline(always)]
 fn forward<P: Packet>(
     sender: &mut Sender<'_, P>,
     batch: &mut Batch<P>,
-    mut rewrite: impl FnMut(&mut P) -> Option<PortId>,
+    mut rewrite: impl FnMut(&mut P) -> Result<PortId, Left>,
 ) {
     let mut rest = Batch::new();
-    for mut packet in batch.drain(..) {
+    let mut packets = batch.drain(..);
+    while let Some(mut packet) = packets.next() {
         match rewrite(&mut packet) {
-            Some(port) => sender.send(port, packet),
-            None => rest.push(packet),
+            Ok(port) => sender.send(port, packet),
+            Err(left) => {
+                rest.push(packet);
+                if left == Left::TooLong {
+                    packets.by_ref().for_each(|packet| rest.push(packet));
+                }
+            }
         }
     }
+    drop(packets);
     if !rest.is_empty() {
         *batch = rest;
     }

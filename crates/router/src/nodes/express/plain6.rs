@@ -6,7 +6,7 @@ use linerate_tables::fib::NextHopId;
 use linerate_wire::ip6::Ip6Header;
 use linerate_wire::{Header, flow};
 
-use super::Way;
+use super::{Left, Way};
 use crate::plane::Plain;
 
 /// Length of the headers: Ethernet without tags, IPv6 without extensions (which pass untouched).
@@ -50,32 +50,40 @@ fn cut<P: Packet>(packet: &mut P, total: usize) -> bool {
     fits
 }
 
-/// Takes one off the hop limit and writes the next hop's Ethernet header. The port to leave by; `None` (and no change)
-/// where it takes more than that.
+/// Takes one off the hop limit and writes the next hop's Ethernet header. The port to leave by, or, where it takes more than
+/// that (and no change), why it is left.
 #[inline(always)]
-pub(super) fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Option<PortId> {
+pub(super) fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Result<PortId, Left> {
     match way.arrays.forward(id) {
-        Some(index) => apply(packet, way.arrays.plain(index)?),
+        Some(index) => apply(packet, way.arrays.plain(index).ok_or(Left::Other)?),
         None => by_group(packet, id, way),
     }
 }
 
 /// Where the next hop is a group: by the member that the packet's flow belongs to, hashed as the regular nodes do.
 #[inline(never)]
-fn by_group<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Option<PortId> {
-    let (h, l4) = packet.head().get(ETH..)?.split_at_checked(Ip6Header::LEN)?;
-    let index = way.next_hops.forward_member(id, || Some(flow::hash6(Ip6Header::view(h)?, l4, way.seed)))?;
-    apply(packet, way.arrays.plain(index)?)
+fn by_group<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Result<PortId, Left> {
+    let hash = || {
+        let (h, l4) = packet.head().get(ETH..)?.split_at_checked(Ip6Header::LEN)?;
+        Some(flow::hash6(Ip6Header::view(h)?, l4, way.seed))
+    };
+    let plain = way.next_hops.forward_member(id, hash).and_then(|index| way.arrays.plain(index));
+    apply(packet, plain.ok_or(Left::Other)?)
 }
 
 #[inline(always)]
-fn apply<P: Packet>(packet: &mut P, plain: Plain) -> Option<PortId> {
-    let (eth, l3) = packet.head_mut().first_chunk_mut::<PLAIN>()?.split_first_chunk_mut::<ETH>()?;
-    let h = Ip6Header::view_mut(l3)?;
+fn apply<P: Packet>(packet: &mut P, plain: Plain) -> Result<PortId, Left> {
+    let head = packet.head_mut().first_chunk_mut::<PLAIN>();
+    let Some((eth, l3)) = head.and_then(|head| head.split_first_chunk_mut::<ETH>()) else {
+        return Err(Left::Other);
+    };
+    let (Some(h), Some(addresses)) = (Ip6Header::view_mut(l3), eth.first_chunk_mut()) else {
+        return Err(Left::Other);
+    };
     if usize::from(h.payload_len.get()) + Ip6Header::LEN > usize::from(plain.mtu()) {
-        return None;
+        return Err(Left::Other);
     }
     h.hop_limit = h.hop_limit.wrapping_sub(1);
-    plain.write(eth.first_chunk_mut()?);
-    Some(plain.port())
+    plain.write(addresses);
+    Ok(plain.port())
 }
