@@ -112,6 +112,20 @@ fn keeps_order(traced: u32) {
     assert_eq!(left, []);
 }
 
+/// Offsets have 13 bits: parts of a fragment that ends beyond them would begin at the datagram's start again.
+#[test]
+fn a_fragment_that_ends_beyond_any_datagram_is_not_cut() {
+    let size = 4000;
+    let last = (65_535 - 20 - size as u16) / 8;
+    let mut bed = Testbed::new().unwrap();
+    let sent = bed.receive(4, [HeapPacket::new(&datagram(&[], &pattern(size), last))]);
+    assert_eq!(reassemble(&sent, &[]), (pattern(size), last, false));
+    for base in [last + 1, last + 200, ip4::OFFSET] {
+        let sent = bed.receive(4, [HeapPacket::new(&datagram(&[], &pattern(size), base))]);
+        assert_eq!((sent, bed.drops()), (vec![], vec![(DropReason::MtuExceeded, 1)]));
+    }
+}
+
 #[test]
 fn an_empty_pool_drops_the_datagram_and_sends_no_part_of_it() {
     let mut bed = Testbed::new().unwrap();

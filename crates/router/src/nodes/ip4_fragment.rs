@@ -15,7 +15,8 @@ linerate_pipeline::exits! {
         PoolExhausted,
         /// No headroom for the outgoing Ethernet header.
         NoHeadroom,
-        /// The adjacency is gone, or its MTU leaves no room for payload behind the header.
+        /// The adjacency is gone, its MTU leaves no room for payload behind the header, or the packet is a fragment that ends
+        /// beyond the 65,535 bytes of any datagram.
         Unsendable,
     }
 }
@@ -101,6 +102,11 @@ impl<P: Packet> Ip4Fragment<P> {
         }
         let field = header.fragment.get();
         let (base, more) = (field & ip4::OFFSET, field & ip4::MF);
+        // Itself a fragment that ends beyond any datagram: offsets of its parts would begin at 0 again, and overwrite the
+        // start of the datagram, ports included, behind a filter that has let that pass.
+        if usize::from(base) * 8 + payload + Ip4Header::LEN > usize::from(u16::MAX) {
+            return Err(Ip4FragmentExit::Unsendable);
+        }
         let mut at = first;
         while at < payload {
             if self.rest.len() == self.rest.capacity() {
