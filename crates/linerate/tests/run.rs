@@ -175,6 +175,49 @@ fn what_a_killed_instance_left_does_not_stop_the_next() {
     assert!(!exists(&lab.socket()));
 }
 
+/// A pipe that nobody writes stands for a slow file: reading the configuration never ends by itself.
+#[test]
+fn a_signal_ends_it_while_a_table_does_not_come() {
+    let table = "[[rib]]\nfile = \"table\"\ndefault = \"198.18.2.2\"\n";
+    let lab = Lab::new("slow", DPDK, &format!("{ROUTER}\n{table}"));
+    let made = std::process::Command::new("mkfifo").arg(lab.dir.path().join("table")).status().unwrap();
+    assert!(made.success());
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
+        let mut child = support::linerate().arg("run").arg(lab.config()).spawn().unwrap();
+        let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+        let tasks = || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+        let start = std::time::Instant::now();
+        while tasks() < 2 {
+            assert!(start.elapsed().as_secs() < 20, "it waits for signals in a thread of its own");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        nix::sys::signal::kill(pid, signal).unwrap();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if start.elapsed().as_secs() >= 20 {
+                child.kill().unwrap();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        };
+        assert_eq!(status.code(), Some(code));
+        assert!(!exists(&lab.socket()));
+    }
+}
+
+#[test]
+fn too_few_open_files() {
+    let lab = Lab::new("files", DPDK, ROUTER);
+    let command = "ulimit -n 16 && exec \"$0\" run \"$1\" --log error";
+    let program = support::linerate().get_program().to_owned();
+    let out = std::process::Command::new("sh").args(["-c", command]).arg(program).arg(lab.config()).output();
+    let out = out.unwrap();
+    assert_eq!((out.status.code(), text(&out.stderr).lines().count()), (Some(1), 1), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("16 files: expected at least 64"), "{}", text(&out.stderr));
+    assert!(!exists(&lab.socket()));
+}
+
 /// Starts that fail: name, `[dpdk]`, the rest, exit code, what the message has.
 fn failing(name: &str, dpdk: &str, config: &str, code: i32, words: &[&str]) {
     let lab = Lab::new(name, dpdk, config);

@@ -114,7 +114,7 @@ fn read_device(item: &Item<'_>) -> Option<At<String>> {
     let virtual_device = id
         .strip_prefix("net_")
         .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'));
-    if !is_pci(id) && !virtual_device || device.value.chars().any(char::is_whitespace) {
+    if !is_pci(id) && !virtual_device || device.value.chars().any(|c| c.is_whitespace() || c.is_control()) {
         item.expected(DEVICE);
         return None;
     }
