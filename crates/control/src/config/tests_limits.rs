@@ -1,6 +1,6 @@
 //! Devices, links and tables at the edge of what is possible: what `check` finds of that, and how soon.
 
-use super::tests::{good, host, with};
+use super::tests::{bad, good, host, with};
 use super::*;
 
 #[test]
@@ -41,4 +41,41 @@ fn a_table_with_more_next_hops_than_can_be_forwarded_by_is_refused_by_check() {
         report.to_string(),
         "t.toml:30:1: rib: the IPv4 routes have 66000 distinct sets of next hops: expected at most 65532, the most that a forwarding table tells apart"
     );
+}
+
+#[test]
+fn a_port_full_of_vlans_is_checked_at_once_and_problems_at_its_end_have_their_line() {
+    let vlan = |i: u32| {
+        let [_, _, hi, lo] = i.to_be_bytes();
+        format!(
+            "[[interface]]\nname = \"v{i}\"\nport = \"lan\"\nvlan = {i}\naddresses = [\"172.{}.{lo}.1/24\"]\n",
+            16 + hi
+        )
+    };
+    let all: String = (1..=4094).map(vlan).collect();
+    let start = std::time::Instant::now();
+    assert_eq!(good(&with(&all)).desired.interfaces.len(), 4096);
+    let again = vlan(4094);
+    let problems = bad(&with(&(all + &again)));
+    let (old, new) = (25 + 4093 * 5, 25 + 4094 * 5);
+    assert_eq!(
+        problems,
+        [
+            format!(
+                "t.toml:{new}:1: interface[4096]: interface \"v4094\" (line {old}) already has VLAN 4094 of port \"lan\": \
+                 expected another VLAN or port"
+            ),
+            format!(
+                "t.toml:{}:8: interface[4096].name: the name of interface \"v4094\" (line {old}) again: expected another",
+                new + 1
+            ),
+            format!(
+                "t.toml:{}:14: interface[4096].addresses[0]: 172.31.254.1 is an address of interface \"v4094\" (line {old}) \
+                 already: expected another",
+                new + 4
+            ),
+        ]
+    );
+    // Under a second on an idle machine; minutes where each pair of interfaces counts the lines of the file.
+    assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
 }
