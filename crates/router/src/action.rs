@@ -5,10 +5,10 @@
 //! others; routes themselves are never walked.
 
 use std::collections::{BTreeSet, HashMap};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use linerate_pipeline::IfIndex;
+use linerate_pipeline::{IfIndex, VrfId};
 use linerate_tables::fib::Fib;
 
 use crate::model::{Path, RouteAction};
@@ -26,11 +26,19 @@ const MAX_WORK: usize = 1 << 15;
 /// Fraction of one that weights are computed in while nested groups are flattened.
 const UNIT: u64 = 1 << 16;
 
+/// A gateway and the VRF in which it is looked up.
+pub(crate) type Place = (VrfId, IpAddr);
+
+/// The address that sorts before all others: what a path notes that leads to a whole table.
+const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
 /// What an action is, for telling equal ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     Local,
     Glean(IfIndex),
+    /// On to another VRF's table.
+    Table(VrfId),
     Route(Arc<RouteAction>),
 }
 
@@ -72,6 +80,7 @@ pub(crate) enum Target {
 enum End {
     Neighbor(IfIndex, IpAddr),
     Glean(IfIndex),
+    Table(VrfId),
     Action(NextHopId),
 }
 
@@ -81,7 +90,7 @@ pub(crate) struct Action {
     /// Routes and other actions that name it.
     refs: usize,
     pub(crate) targets: Vec<(Target, u16)>,
-    looked_up: Vec<IpAddr>,
+    looked_up: Vec<Place>,
     interfaces: Vec<IfIndex>,
 }
 
@@ -91,7 +100,7 @@ pub(crate) struct Actions {
     by_key: HashMap<Key, NextHopId>,
     by_id: Vec<Option<Action>>,
     /// Gateways that resolutions looked up, with the action they did it for.
-    looked_up: BTreeSet<(IpAddr, NextHopId)>,
+    looked_up: BTreeSet<(Place, NextHopId)>,
     /// Interfaces whose state decided on a path, with the action.
     interfaces: BTreeSet<(IfIndex, NextHopId)>,
     pub(crate) dirty: BTreeSet<NextHopId>,
@@ -114,10 +123,17 @@ impl Actions {
         self.by_key.get(key).copied()
     }
 
-    /// Marks the actions to be resolved again whose gateways lie between two addresses.
-    pub(crate) fn mark_between(&mut self, first: IpAddr, last: IpAddr) {
-        let concerned = self.looked_up.range((first, 0)..=(last, NextHopId::MAX)).map(|(_, id)| *id);
+    /// Marks the actions to be resolved again whose gateways lie between two addresses of a VRF.
+    pub(crate) fn mark_between(&mut self, vrf: VrfId, first: IpAddr, last: IpAddr) {
+        let range = ((vrf, first), 0)..=((vrf, last), NextHopId::MAX);
+        let concerned = self.looked_up.range(range).map(|(_, id)| *id);
         self.dirty.extend(concerned);
+    }
+
+    /// Marks the actions to be resolved again that lead by a VRF.
+    pub(crate) fn mark_vrf(&mut self, vrf: VrfId) {
+        // IPv4 addresses sort before all IPv6 ones.
+        self.mark_between(vrf, FIRST, Ipv6Addr::from_bits(u128::MAX).into());
     }
 
     /// Marks the actions to be resolved again that have paths by this interface, of their own or of routes they follow.
@@ -150,6 +166,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         let id = self.plane.add(match &key {
             Key::Local => NextHop::Local,
             Key::Glean(interface) => NextHop::Glean(*interface),
+            Key::Table(vrf) => NextHop::Table(*vrf),
             Key::Route(action) => match **action {
                 RouteAction::Blackhole => NextHop::Blackhole,
                 RouteAction::Prohibit => NextHop::Prohibit,
@@ -286,6 +303,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                 match &self.actions.get(id)?.key {
                     Key::Local => NextHop::Local,
                     Key::Glean(interface) => NextHop::Glean(*interface),
+                    Key::Table(vrf) => NextHop::Table(*vrf),
                     Key::Route(action) => match **action {
                         RouteAction::Blackhole => NextHop::Blackhole,
                         RouteAction::Prohibit => NextHop::Prohibit,
@@ -309,6 +327,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                 Some(Target::Neighbor(at))
             }
             End::Glean(interface) => self.intern(Key::Glean(interface)).ok().map(Target::Action),
+            End::Table(vrf) => self.intern(Key::Table(vrf)).ok().map(Target::Action),
             End::Action(id) => {
                 self.actions.hold(id);
                 Some(Target::Action(id))
@@ -340,31 +359,41 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         walk: &mut Walk,
         ends: &mut Vec<(End, u64)>,
     ) {
+        let to = path.gateway.or(asked);
         if let Some(interface) = path.interface {
             walk.interfaces.push(interface);
             if self.is_up(interface) {
-                let end = match path.gateway.or(asked) {
-                    Some(gateway) => End::Neighbor(interface, gateway),
-                    None => End::Glean(interface),
-                };
-                ends.push((end, share));
+                let there = self.vrf_of(interface);
+                ends.push(match to {
+                    Some(gateway) => (End::Neighbor(interface, gateway), share),
+                    None if path.vrf.is_none_or(|vrf| vrf == there) => (End::Glean(interface), share),
+                    // The link's stations are in the table of its own VRF, which is where they are found.
+                    None => (End::Table(there), share),
+                });
             }
             return;
         }
-        let Some(gateway) = path.gateway else { return };
-        if let Some(known) = walk.known.get(&gateway) {
+        let vrf = path.vrf.unwrap_or_default();
+        let Some(gateway) = to else {
+            walk.looked_up.push((vrf, FIRST));
+            if self.vrf(vrf).is_some() {
+                ends.push((End::Table(vrf), share));
+            }
+            return;
+        };
+        if let Some(known) = walk.known.get(&(vrf, gateway)) {
             return share_out(known, share, ends);
         }
-        walk.looked_up.push(gateway);
-        let Some((id, action)) = self.route_of_gateway(gateway) else { return };
+        walk.looked_up.push((vrf, gateway));
+        let Some((id, action)) = self.route_of_gateway(vrf, gateway) else { return };
         match &action.key {
-            Key::Local => {}
+            Key::Local | Key::Table(_) => {}
             Key::Glean(interface) => ends.push((End::Neighbor(*interface, gateway), share)),
             Key::Route(route) => match &**route {
                 RouteAction::Unreachable => {}
                 RouteAction::Blackhole | RouteAction::Prohibit => ends.push((End::Action(id), share)),
                 RouteAction::Forward(paths) => {
-                    let nested = self.follow_route(id, paths, gateway, walk);
+                    let nested = self.follow_route(id, paths, (vrf, gateway), walk);
                     share_out(&nested, share, ends);
                 }
             },
@@ -372,13 +401,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     }
 
     /// Where a gateway leads that is behind another route, each end once; what the paths got is their part of the whole.
-    fn follow_route(
-        &self,
-        id: NextHopId,
-        paths: &[Path],
-        gateway: IpAddr,
-        walk: &mut Walk,
-    ) -> Vec<(End, u64)> {
+    fn follow_route(&self, id: NextHopId, paths: &[Path], place: Place, walk: &mut Walk) -> Vec<(End, u64)> {
         let work = walk.work + paths.len();
         if walk.visited.len() > MAX_DEPTH || walk.visited.contains(&id) || work > MAX_WORK {
             walk.cut = true;
@@ -389,13 +412,13 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         let cut_before = std::mem::take(&mut walk.cut);
         let mut nested = Vec::new();
         for path in paths {
-            self.follow_path(path, Some(gateway), UNIT * u64::from(path.weight), walk, &mut nested);
+            self.follow_path(path, Some(place.1), UNIT * u64::from(path.weight), walk, &mut nested);
         }
         walk.visited.pop();
         merge(&mut nested);
         // Where a way was cut off, the answer depends on how one came here.
         if !walk.cut {
-            walk.known.insert(gateway, nested.clone());
+            walk.known.insert(place, nested.clone());
         }
         walk.cut |= cut_before;
         nested
@@ -407,10 +430,10 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
 struct Walk {
     /// Routes from the action to where it is now.
     visited: Vec<NextHopId>,
-    looked_up: Vec<IpAddr>,
+    looked_up: Vec<Place>,
     interfaces: Vec<IfIndex>,
     /// Where gateways behind other routes lead, so that each is followed once however many paths name it.
-    known: HashMap<IpAddr, Vec<(End, u64)>>,
+    known: HashMap<Place, Vec<(End, u64)>>,
     /// A way was cut off because it led back, or too far.
     cut: bool,
     work: usize,

@@ -7,6 +7,7 @@
 //! * [`router`]: the control logic, [`Router`]. Desired state and events go in, the plane follows, probes come out.
 //! * [`event`]: what workers tell control and the other way round.
 //! * [`model`]: routes, actions, static neighbours, errors. [`show`]: what views print.
+//! * [`vrf`]: several routing tables in one router.
 //! * [`neighbor`]: ARP and neighbour discovery as a state machine.
 //! * [`nodes`]: the packet nodes; [`graph`] joins them and is where to read a packet's way.
 //!
@@ -36,8 +37,9 @@ pub mod show;
 mod sync;
 mod table;
 pub mod testbed;
+pub mod vrf;
 
 pub use event::{Probe, RouterEvent};
-pub use model::{Path, RouteAction, RouterConfig, RouterError, Source, StaticNeighbor};
+pub use model::{Path, RouteAction, RouterConfig, RouterError, Source, StaticNeighbor, VrfConfig};
 pub use plane::{NextHop, NextHops, Plane};
 pub use router::Router;

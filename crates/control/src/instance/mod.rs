@@ -15,6 +15,7 @@ use crate::show::interfaces::Interface;
 use crate::show::neighbors::Neighbor;
 use crate::show::router::Router;
 use crate::show::routes::{RouteQuery, Routes};
+use crate::show::vrfs::Vrf;
 
 /// A running router.
 pub struct Running {
@@ -100,6 +101,7 @@ impl Dataplane for Running {
                 admin_up: i.up,
                 link_up: port.is_some_and(|p| p.up),
                 addresses: i.addresses.iter().map(ToString::to_string).collect(),
+                vrf: i.vrf.clone(),
             }
         };
         self.interfaces.iter().map(view).collect()
@@ -117,6 +119,10 @@ impl Dataplane for Running {
 
     fn fibs(&self) -> Vec<Fib> {
         self.instance.with_router(|router, _| router::fibs(router)).unwrap_or_default()
+    }
+
+    fn vrfs(&self) -> Vec<Vrf> {
+        self.instance.with_router(|router, _| router::vrfs(router)).unwrap_or_default()
     }
 
     fn routes(&self, query: &RouteQuery) -> Result<Routes, Refused> {

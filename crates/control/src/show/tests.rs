@@ -75,6 +75,7 @@ fn graph() {
 #[test]
 fn fib() {
     both("fib", &views::fibs());
+    both("vrfs", &views::vrfs());
 }
 
 #[test]

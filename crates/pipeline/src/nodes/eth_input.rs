@@ -8,6 +8,7 @@ use linerate_wire::vlan::VlanTag;
 
 use crate::interface::{InterfaceTable, Interfaces};
 use crate::meta::{IF_NONE, flags};
+use crate::policy::{SourceValidation, VRF_DEFAULT, VrfId};
 use crate::{Batch, Cx, Exits, IfIndex, Meta, Node, Packet, PortId};
 
 crate::exits! {
@@ -78,9 +79,11 @@ impl<P: Packet> Node<P> for EthInput {
             match ethertype {
                 Some(eth::ETHERTYPE_IP4) => {
                     (meta.rx_if, meta.l3, meta.ethertype) = (common.interface, 14, eth::ETHERTYPE_IP4);
+                    (meta.vrf, meta.flags) = (common.vrf, common.flags());
                 }
                 Some(eth::ETHERTYPE_IP6) => {
                     (meta.rx_if, meta.l3, meta.ethertype) = (common.interface, 14, eth::ETHERTYPE_IP6);
+                    (meta.vrf, meta.flags) = (common.vrf, common.flags());
                     out.set(i, EthInputExit::Ip6);
                 }
                 _ => out.set(i, classify(table, packet)),
@@ -113,6 +116,8 @@ impl<P: Packet> Node<P> for EthInput {
 pub struct ToUs {
     port: PortId,
     interface: IfIndex,
+    vrf: VrfId,
+    validation: SourceValidation,
     /// Destination MAC in the low 48 bits; the group bit of the source, bit 48, is clear.
     address: u64,
 }
@@ -124,15 +129,34 @@ impl ToUs {
     /// For frames that came in by `port`.
     pub fn new(table: &InterfaceTable, port: PortId) -> Self {
         let interface = table.untagged(port);
-        let address = match table.get(interface) {
-            Some(i) if i.up => {
-                let [a, b, c, d, e, f] = i.mac;
-                u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
-            }
-            // Outside the mask: never matches.
-            _ => u64::MAX,
-        };
-        ToUs { port, interface, address }
+        let mut to_us =
+            ToUs { port, interface, vrf: VRF_DEFAULT, validation: SourceValidation::Off, address: u64::MAX };
+        // Without an interface the address stays outside the mask: it never matches.
+        if let Some(i) = table.get(interface).filter(|i| i.up) {
+            let [a, b, c, d, e, f] = i.mac;
+            to_us.address = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+            (to_us.vrf, to_us.validation) = (i.vrf, i.policy.source_validation);
+        }
+        to_us
+    }
+
+    /// The interface of such frames.
+    pub fn interface(&self) -> IfIndex {
+        self.interface
+    }
+
+    /// Its VRF.
+    pub fn vrf(&self) -> VrfId {
+        self.vrf
+    }
+
+    /// What it asks of sources.
+    pub fn validation(&self) -> SourceValidation {
+        self.validation
+    }
+
+    fn flags(&self) -> u16 {
+        if self.validation == SourceValidation::Off { 0 } else { flags::CHECK_SOURCE }
     }
 
     /// Whether a frame is such a one. `first`: its first eight bytes, the first in the lowest bits.
@@ -188,6 +212,10 @@ fn classify<P: Packet>(table: &InterfaceTable, packet: &mut P) -> EthInputExit {
         return EthInputExit::VlanUnknown;
     }
     let Some(interface) = table.get(meta.rx_if).filter(|i| i.up) else { return EthInputExit::InterfaceDown };
+    meta.vrf = interface.vrf;
+    if interface.policy.source_validation != SourceValidation::Off {
+        meta.flags |= flags::CHECK_SOURCE;
+    }
     if eth::is_group(header.src) {
         return EthInputExit::SourceMulticast;
     }

@@ -85,7 +85,7 @@ fn local4<P: Packet>(packet: &mut P, table: &InterfaceTable) -> LocalExit {
     let l3 = usize::from(packet.meta().l3);
     let Some(&h) = Ip4Header::view_at(packet.head(), l3) else { return LocalExit::Punt };
     // What is not one of our addresses is the broadcast address of one of our networks.
-    let to_us = table.owns_ip4(h.dst.get().into());
+    let to_us = table.owns_ip4(packet.meta().found_in, h.dst.get().into());
     if !to_us || h.is_fragment() || h.header_len() != Ip4Header::LEN {
         return LocalExit::Punt;
     }

@@ -12,7 +12,7 @@ use linerate_wire::ip4::Ip4Header;
 use linerate_wire::ip6::Ip6Header;
 use linerate_wire::{Header, eth, icmp, icmpv6};
 
-use super::lookup::{NO_ADJACENCY, icmp_error};
+use super::lookup::{NO_ADJACENCY, Tables, icmp_error};
 use super::{EventSink, ip4_input, ip6_input, solicit};
 use crate::event::{Probe, RouterEvent};
 use crate::plane::{NextHop, Plane};
@@ -158,13 +158,20 @@ impl<P: Packet, R4: Lookup<u32>, R6: Lookup<u128>> Resolve<P, R4, R6> {
     }
 
     /// Whether the packet would have to wait for this neighbour if it came now.
-    fn must_wait(plane: &Plane<R4, R6>, seed: u64, packet: &P, key: &Key) -> bool {
+    fn must_wait(plane: &mut Plane<R4, R6>, seed: u64, packet: &P, key: &Key) -> bool {
         let Some(destination) = destination(packet) else { return false };
-        let (id, hash) = match destination {
-            IpAddr::V4(a) => (plane.fib4.lookup(a.to_bits()), ip4_input::flow_hash(packet, seed)),
-            IpAddr::V6(a) => (plane.fib6.lookup(a.to_bits()), ip6_input::flow_hash(packet, seed)),
+        let (vrf, next_hops) = (packet.meta().vrf, &plane.next_hops);
+        let (next_hop, _) = match destination {
+            IpAddr::V4(a) => {
+                let tables = Tables { vrfs: plane.vrfs4.get(), next_hops };
+                tables.follow(vrf, a.to_bits(), ip4_input::flow_hash(packet, seed))
+            }
+            IpAddr::V6(a) => {
+                let tables = Tables { vrfs: plane.vrfs6.get(), next_hops };
+                tables.follow(vrf, a.to_bits(), ip6_input::flow_hash(packet, seed))
+            }
         };
-        match plane.next_hops.resolve_one(id, hash) {
+        match next_hop {
             NextHop::Glean(interface) => *key == (interface, destination),
             NextHop::Resolve(a) => plane.next_hops.next_hop_ip(a) == Some(key.1),
             _ => false,
@@ -241,6 +248,8 @@ where
     }
 
     fn tick(&mut self, cx: &mut Cx<'_, P>, out: &mut Exits<'_, P, ResolveExit>) {
+        // Whether there is anything to do or not: nothing that was replaced stays in memory because of this node.
+        (self.plane.vrfs4.get(), self.plane.vrfs6.get());
         if self.waiting.is_empty() {
             return;
         }
@@ -249,7 +258,7 @@ where
         self.looked_at = cx.now;
         for (key, queue) in self.waiting.iter_mut().filter(|(_, q)| q.fate.is_none()) {
             let Some(first) = queue.packets.first() else { continue };
-            if changed && !Self::must_wait(&self.plane, self.seed, first, key) {
+            if changed && !Self::must_wait(&mut self.plane, self.seed, first, key) {
                 queue.fate = Some(Fate::LookUp);
             } else if cx.now.saturating_sub(queue.told_at) >= RETRY {
                 if queue.tries >= TRIES {

@@ -7,7 +7,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use linerate_pipeline::IfIndex;
+use linerate_pipeline::{IfIndex, VrfId};
 use linerate_tables::fib::NextHopId;
 
 use super::adjacency::{self, Adjacency, AdjacencyIndex, Plain};
@@ -41,10 +41,12 @@ pub enum NextHop {
     /// The adjacency's neighbour is not resolved yet: hold the packet and ask for
     /// [`NextHops::next_hop_ip`] on the adjacency's interface.
     Resolve(AdjacencyIndex),
+    /// Look the destination up again, in the table of this VRF.
+    Table(VrfId),
 }
 
 // Layout of a next hop's word: kind in bits 0–7, log2 of the number of buckets in bits 8–15 (groups), value in bits
-// 32–63 (adjacency, interface, or first bucket).
+// 32–63 (adjacency, interface, VRF, or first bucket).
 const NONE: u64 = 0;
 const FORWARD: u64 = 1;
 const LOCAL: u64 = 2;
@@ -54,6 +56,7 @@ const PROHIBIT: u64 = 5;
 const UNREACHABLE: u64 = 6;
 const RESOLVE: u64 = 7;
 const GROUP: u64 = 8;
+const TABLE: u64 = 9;
 
 impl NextHop {
     pub(super) fn encode(self) -> u64 {
@@ -66,6 +69,7 @@ impl NextHop {
             NextHop::Prohibit => PROHIBIT,
             NextHop::Unreachable => UNREACHABLE,
             NextHop::Resolve(a) => RESOLVE | u64::from(a) << 32,
+            NextHop::Table(vrf) => TABLE | u64::from(vrf) << 32,
         }
     }
 
@@ -81,6 +85,7 @@ impl NextHop {
             PROHIBIT => NextHop::Prohibit,
             UNREACHABLE => NextHop::Unreachable,
             RESOLVE => NextHop::Resolve(value),
+            TABLE => NextHop::Table(value as VrfId),
             _ => NextHop::None,
         }
     }
