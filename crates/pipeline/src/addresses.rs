@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
-use crate::Interface;
+use crate::{IfIndex, Interface};
 use crate::policy::VrfId;
 
 /// Bits of the filter per address, at least: one in so many foreign addresses looks like one of the router's.
@@ -20,7 +20,7 @@ pub(crate) struct Addresses {
     own4: Vec<(VrfId, Ipv4Addr)>,
     own6: Vec<(VrfId, Ipv6Addr)>,
     /// First and last addresses of networks, where those are no stations' (not of /31 and /32).
-    broadcast4: Vec<(VrfId, Ipv4Addr)>,
+    broadcast4: Vec<(VrfId, Ipv4Addr, IfIndex)>,
     filter: Vec<u64>,
     shift: u32,
 }
@@ -32,14 +32,14 @@ impl Default for Addresses {
 }
 
 impl Addresses {
-    pub(crate) fn of<'a>(interfaces: impl Iterator<Item = &'a Interface>) -> Self {
+    pub(crate) fn of<'a>(interfaces: impl Iterator<Item = (IfIndex, &'a Interface)>) -> Self {
         let (mut own4, mut own6, mut broadcast4) = (Vec::new(), Vec::new(), Vec::new());
-        for i in interfaces {
+        for (index, i) in interfaces {
             own4.extend(i.ip4.iter().map(|n| (i.vrf, n.addr())));
             own6.extend(i.ip6.iter().map(|n| (i.vrf, Ipv6Net::addr(n))));
             let ends = |n: &Ipv4Net| [n.network(), n.broadcast()];
             let all = i.ip4.iter().filter(|n| n.prefix_len() < 31).flat_map(ends);
-            broadcast4.extend(all.map(|a| (i.vrf, a)));
+            broadcast4.extend(all.map(|a| (i.vrf, a, index)));
         }
         own4.sort_unstable();
         own6.sort_unstable();
@@ -48,7 +48,8 @@ impl Addresses {
         let log2 = (count * BITS_PER_ADDRESS).next_power_of_two().trailing_zeros().clamp(MIN_LOG2, 31);
         let mut all =
             Addresses { own4, own6, broadcast4, filter: vec![0; 1 << (log2 - 6)], shift: 32 - log2 };
-        let four = all.own4.iter().chain(&all.broadcast4).map(|(_, a)| hash4(a.to_bits()));
+        let four = all.own4.iter().map(|(_, a)| a).chain(all.broadcast4.iter().map(|(_, a, _)| a));
+        let four = four.map(|a| hash4(a.to_bits()));
         let hashes: Vec<u32> = four.chain(all.own6.iter().map(|(_, a)| hash6(a.to_bits()))).collect();
         for hash in hashes {
             let at = hash >> all.shift;
@@ -67,8 +68,10 @@ impl Addresses {
         self.own6.binary_search(&(vrf, addr)).is_ok()
     }
 
-    pub(crate) fn is_broadcast4(&self, vrf: VrfId, addr: Ipv4Addr) -> bool {
-        self.broadcast4.binary_search(&(vrf, addr)).is_ok()
+    /// The interface in one of whose networks this is a broadcast.
+    pub(crate) fn broadcast4(&self, vrf: VrfId, addr: Ipv4Addr) -> Option<IfIndex> {
+        let at = self.broadcast4.partition_point(|(v, a, _)| (*v, *a) < (vrf, addr));
+        self.broadcast4.get(at).filter(|(v, a, _)| (*v, *a) == (vrf, addr)).map(|b| b.2)
     }
 
     /// A VRF's own addresses, in order.
@@ -145,7 +148,7 @@ mod tests {
         };
         for n in [0, 1, 7, 2000] {
             let all: Vec<Interface> = (0..n).map(interface).collect();
-            let addresses = Addresses::of(all.iter());
+            let addresses = Addresses::of((0..).zip(&all));
             let filter = addresses.filter();
             for i in &all {
                 assert!(i.ip4.iter().all(|n| filter.may_own4(n.addr().to_bits())));
@@ -154,7 +157,8 @@ mod tests {
                 let (four, six) = (i.ip4[0].addr(), i.ip6[0].addr());
                 assert!(addresses.owns4(i.vrf, four) && addresses.owns6(i.vrf, six));
                 assert!(!addresses.owns4(i.vrf + 1, four) && !addresses.owns6(i.vrf + 1, six));
-                assert!(addresses.is_broadcast4(i.vrf, i.ip4[0].broadcast()));
+                let at = addresses.broadcast4(i.vrf, i.ip4[0].broadcast()).unwrap();
+                assert_eq!(all[usize::from(at)], *i);
             }
             let foreign = (0..100_000u32).filter(|x| filter.may_own4(0x2000_0000 | x.wrapping_mul(40_503)));
             assert!(foreign.count() < 100_000 / 20, "{n} interfaces");

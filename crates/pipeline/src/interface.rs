@@ -176,7 +176,7 @@ impl InterfaceTable {
         if let Some(w) = table.double.windows(2).find(|w| w[0].0 == w[1].0) {
             return Err(table.conflict(w[0].1, w[1].1));
         }
-        table.addresses = Addresses::of(table.interfaces.iter().flatten());
+        table.addresses = Addresses::of(table.iter());
         Ok(table)
     }
 
@@ -277,7 +277,13 @@ impl InterfaceTable {
     /// Whether an address is the first or last one of a network of a VRF's interfaces: a broadcast there (RFC 1812
     /// 5.3.5; none of /31 and /32, RFC 3021).
     pub fn is_broadcast_ip4(&self, vrf: VrfId, addr: Ipv4Addr) -> bool {
-        self.addresses.is_broadcast4(vrf, addr)
+        self.addresses.broadcast4(vrf, addr).is_some()
+    }
+
+    /// The interface in one of whose networks an address is the first or last one.
+    pub fn broadcast_interface(&self, vrf: VrfId, addr: Ipv4Addr) -> Option<(IfIndex, &Interface)> {
+        let index = self.addresses.broadcast4(vrf, addr)?;
+        Some((index, self.get(index)?))
     }
 
     /// A quick test for addresses of the router.

@@ -70,6 +70,8 @@ pub mod flags {
     pub const GENERATED: u16 = 1 << 4;
     /// The interface it came in by asks for [validation](crate::policy::SourceValidation) of its source address.
     pub const CHECK_SOURCE: u16 = 1 << 5;
+    /// The interface it came in by wants senders to be told of better ways ([redirects](crate::policy::IpPolicy)).
+    pub const REDIRECTS: u16 = 1 << 6;
 }
 
 const _: () = assert!(size_of::<Meta>() <= 64);

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use linerate_pipeline::{IfIndex, VrfId};
 use linerate_tables::fib::Fib;
 
@@ -40,9 +41,17 @@ pub(crate) enum Key {
     /// On to another VRF's table.
     Table(VrfId),
     Route(Arc<RouteAction>),
+    /// The same for default routes, which do not count where sources are validated loosely.
+    Default(Arc<RouteAction>),
 }
 
 impl Key {
+    /// What a route for `prefix` does, in one form for all its spellings.
+    pub(crate) fn of(action: &RouteAction, vrf: VrfId, prefix: IpNet) -> Self {
+        let action = Arc::new(action.canonical(vrf, prefix));
+        if prefix.prefix_len() == 0 { Key::Default(action) } else { Key::Route(action) }
+    }
+
     /// Whether destinations of such a route are on this interface's link themselves; `Some(true)`: and nowhere else.
     pub(crate) fn on_link(&self, interface: IfIndex) -> Option<bool> {
         match self {
@@ -58,7 +67,7 @@ impl Key {
 
     fn paths(&self) -> &[Path] {
         match self {
-            Key::Route(action) => match &**action {
+            Key::Route(action) | Key::Default(action) => match &**action {
                 RouteAction::Forward(paths) => paths,
                 _ => &[],
             },
@@ -163,21 +172,25 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             self.actions.hold(id);
             return Ok(id);
         }
-        let id = self.plane.add(match &key {
+        let next_hop = match &key {
             Key::Local => NextHop::Local,
             Key::Glean(interface) => NextHop::Glean(*interface),
             Key::Table(vrf) => NextHop::Table(*vrf),
-            Key::Route(action) => match **action {
+            Key::Route(action) | Key::Default(action) => match **action {
                 RouteAction::Blackhole => NextHop::Blackhole,
                 RouteAction::Prohibit => NextHop::Prohibit,
                 RouteAction::Unreachable | RouteAction::Forward(_) => NextHop::Unreachable,
             },
-        })?;
+        };
+        let id = match key {
+            Key::Default(_) => self.plane.add_default(next_hop)?,
+            _ => self.plane.add(next_hop)?,
+        };
         let at = id as usize;
         if self.actions.by_id.len() <= at {
             self.actions.by_id.resize_with(at + 1, || None);
         }
-        if matches!(&key, Key::Route(action) if matches!(**action, RouteAction::Forward(_))) {
+        if matches!(&key, Key::Route(action) | Key::Default(action) if matches!(**action, RouteAction::Forward(_))) {
             self.actions.dirty.insert(id);
         }
         self.actions.by_key.insert(key.clone(), id);
@@ -211,7 +224,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
 
     /// Resolves an action anew.
     pub(crate) fn resolve(&mut self, id: NextHopId) {
-        let Some(Action { key: Key::Route(action), .. }) = self.actions.get(id) else { return };
+        let Some(Action { key: Key::Route(action) | Key::Default(action), .. }) = self.actions.get(id) else { return };
         let RouteAction::Forward(paths) = &**action else { return };
         let mut ends = Vec::new();
         let mut walk = Walk { visited: vec![id], ..Walk::default() };
@@ -260,7 +273,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
 
     /// Tells the plane what an action's targets mean now.
     pub(crate) fn publish(&mut self, id: NextHopId) {
-        let Some(Action { key: Key::Route(action), targets, .. }) = self.actions.get(id) else { return };
+        let Some(Action { key: Key::Route(action) | Key::Default(action), targets, .. }) = self.actions.get(id) else { return };
         let (true, targets) = (matches!(**action, RouteAction::Forward(_)), targets.clone()) else { return };
         match targets[..] {
             [] => self.plane.set(id, NextHop::Unreachable),
@@ -304,7 +317,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                     Key::Local => NextHop::Local,
                     Key::Glean(interface) => NextHop::Glean(*interface),
                     Key::Table(vrf) => NextHop::Table(*vrf),
-                    Key::Route(action) => match **action {
+                    Key::Route(action) | Key::Default(action) => match **action {
                         RouteAction::Blackhole => NextHop::Blackhole,
                         RouteAction::Prohibit => NextHop::Prohibit,
                         RouteAction::Unreachable | RouteAction::Forward(_) => NextHop::Unreachable,
@@ -389,7 +402,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         match &action.key {
             Key::Local | Key::Table(_) => {}
             Key::Glean(interface) => ends.push((End::Neighbor(*interface, gateway), share)),
-            Key::Route(route) => match &**route {
+            Key::Route(route) | Key::Default(route) => match &**route {
                 RouteAction::Unreachable => {}
                 RouteAction::Blackhole | RouteAction::Prohibit => ends.push((End::Action(id), share)),
                 RouteAction::Forward(paths) => {

@@ -207,7 +207,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         action.check(prefix, |i| table.get(i).is_some())?;
         self.must_exist(vrf)?;
         self.now = now;
-        let id = self.intern(Key::Route(Arc::new(action.canonical(vrf, prefix))))?;
+        let id = self.intern(Key::of(action, vrf, prefix))?;
         self.settle();
         let result = match prefix {
             IpNet::V4(p) => self.change(vrf, Prefix::<u32>::from(p), source, Some(id)),
@@ -532,8 +532,8 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         });
         let mut sorted = Sorted::with_capacity(routes.len());
         for (prefix, action) in routes {
-            // A host route by an interface alone means something else for each host.
-            let shared = prefix.len() < A::BITS || !action.has_links();
+            // A host route by an interface alone means something else for each host, a default route something of its own.
+            let shared = prefix.len() > 0 && (prefix.len() < A::BITS || !action.has_links());
             let id = match known.get(&Arc::as_ptr(action)).filter(|_| shared) {
                 Some(id) => {
                     self.actions.hold(*id);
@@ -541,8 +541,8 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                 }
                 None => {
                     let net = IpNet::new(prefix.first().to_ip(), prefix.len());
-                    let one = net.map_or_else(|_| (**action).clone(), |net| action.canonical(vrf, net));
-                    let id = match self.intern(Key::Route(Arc::new(one))) {
+                    let key = net.map_or_else(|_| Key::Route(Arc::clone(action)), |net| Key::of(action, vrf, net));
+                    let id = match self.intern(key) {
                         Ok(id) => id,
                         Err(error) => {
                             self.release_all(&sorted);

@@ -316,7 +316,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                 Key::Glean(i) => (ActionView::Connected(*i), vec![on(*i, None)]),
                 // No route has that as its whole action; it is what a path of one leads to.
                 Key::Table(_) => (ActionView::Local, Vec::new()),
-                Key::Route(route) => {
+                Key::Route(route) | Key::Default(route) => {
                     let paths = action.targets.iter().map(|(target, weight)| match target {
                         Target::Neighbor(at) => match self.neighbors.get(*at) {
                             Some(e) => PathView { weight: *weight, ..on(e.interface, Some(e.address)) },

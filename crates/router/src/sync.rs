@@ -7,7 +7,7 @@ use linerate_pipeline::{IfIndex, VrfId};
 use linerate_tables::fib::Fib;
 use linerate_tables::prefix::{Address, Prefix};
 
-use crate::action::Target;
+use crate::action::{Key, Target};
 use crate::model::{RouterError, Source};
 use crate::neighbor::{EntryIndex, NeighborState, SECOND};
 use crate::plane::{Adjacency, NextHop, NextHopId, PlaneError};
@@ -179,6 +179,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         let same = |user: &&NextHopId| {
             self.actions
                 .get(**user)
+                .filter(|a| !matches!(a.key, Key::Default(_)))
                 .is_some_and(|a| matches!(a.targets[..], [(t, _)] if t == Target::Neighbor(at)))
         };
         // The one it has, so that it changes only where it must.

@@ -8,7 +8,7 @@ use linerate_wire::vlan::VlanTag;
 
 use crate::interface::{InterfaceTable, Interfaces};
 use crate::meta::{IF_NONE, flags};
-use crate::policy::{SourceValidation, VRF_DEFAULT, VrfId};
+use crate::policy::{IpPolicy, SourceValidation, VRF_DEFAULT, VrfId};
 use crate::{Batch, Cx, Exits, IfIndex, Meta, Node, Packet, PortId};
 
 crate::exits! {
@@ -67,6 +67,7 @@ impl<P: Packet> Node<P> for EthInput {
         batch.iter().take(PREFETCH).for_each(P::prefetch);
         let Some(first) = batch.first() else { return };
         let common = ToUs::new(table, first.rx_port());
+        let asked = asked(common.policy);
         out.set_all(EthInputExit::Ip4);
         for i in 0..batch.len() {
             if let Some(ahead) = batch.get(i + PREFETCH) {
@@ -79,11 +80,11 @@ impl<P: Packet> Node<P> for EthInput {
             match ethertype {
                 Some(eth::ETHERTYPE_IP4) => {
                     (meta.rx_if, meta.l3, meta.ethertype) = (common.interface, 14, eth::ETHERTYPE_IP4);
-                    (meta.vrf, meta.flags) = (common.vrf, common.flags());
+                    (meta.vrf, meta.flags) = (common.vrf, asked);
                 }
                 Some(eth::ETHERTYPE_IP6) => {
                     (meta.rx_if, meta.l3, meta.ethertype) = (common.interface, 14, eth::ETHERTYPE_IP6);
-                    (meta.vrf, meta.flags) = (common.vrf, common.flags());
+                    (meta.vrf, meta.flags) = (common.vrf, asked);
                     out.set(i, EthInputExit::Ip6);
                 }
                 _ => out.set(i, classify(table, packet)),
@@ -117,7 +118,7 @@ pub struct ToUs {
     port: PortId,
     interface: IfIndex,
     vrf: VrfId,
-    validation: SourceValidation,
+    policy: IpPolicy,
     /// Destination MAC in the low 48 bits; the group bit of the source, bit 48, is clear.
     address: u64,
 }
@@ -130,12 +131,12 @@ impl ToUs {
     pub fn new(table: &InterfaceTable, port: PortId) -> Self {
         let interface = table.untagged(port);
         let mut to_us =
-            ToUs { port, interface, vrf: VRF_DEFAULT, validation: SourceValidation::Off, address: u64::MAX };
+            ToUs { port, interface, vrf: VRF_DEFAULT, policy: IpPolicy::default(), address: u64::MAX };
         // Without an interface the address stays outside the mask: it never matches.
         if let Some(i) = table.get(interface).filter(|i| i.up) {
             let [a, b, c, d, e, f] = i.mac;
             to_us.address = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
-            (to_us.vrf, to_us.validation) = (i.vrf, i.policy.source_validation);
+            (to_us.vrf, to_us.policy) = (i.vrf, i.policy);
         }
         to_us
     }
@@ -150,13 +151,9 @@ impl ToUs {
         self.vrf
     }
 
-    /// What it asks of sources.
-    pub fn validation(&self) -> SourceValidation {
-        self.validation
-    }
-
-    fn flags(&self) -> u16 {
-        if self.validation == SourceValidation::Off { 0 } else { flags::CHECK_SOURCE }
+    /// What it asks for.
+    pub fn policy(&self) -> IpPolicy {
+        self.policy
     }
 
     /// Whether a frame is such a one. `first`: its first eight bytes, the first in the lowest bits.
@@ -173,6 +170,12 @@ impl ToUs {
         let ethertype = u16::from_be_bytes([rest[4], rest[5]]);
         self.frame(u64::from_le_bytes(*first), packet.rx_port()).then_some(ethertype)
     }
+}
+
+/// What an interface asks of the nodes behind, as flags.
+fn asked(policy: IpPolicy) -> u16 {
+    let check = policy.source_validation != SourceValidation::Off;
+    u16::from(check) * flags::CHECK_SOURCE | u16::from(policy.redirects) * flags::REDIRECTS
 }
 
 /// The long way: any frame.
@@ -213,9 +216,7 @@ fn classify<P: Packet>(table: &InterfaceTable, packet: &mut P) -> EthInputExit {
     }
     let Some(interface) = table.get(meta.rx_if).filter(|i| i.up) else { return EthInputExit::InterfaceDown };
     meta.vrf = interface.vrf;
-    if interface.policy.source_validation != SourceValidation::Off {
-        meta.flags |= flags::CHECK_SOURCE;
-    }
+    meta.flags |= asked(interface.policy);
     if eth::is_group(header.src) {
         return EthInputExit::SourceMulticast;
     }

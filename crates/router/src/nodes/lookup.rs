@@ -155,11 +155,11 @@ impl<P: Packet, R6: Lookup<u128> + 'static> Node<P> for Ip6Lookup<R6> {
 }
 
 /// Most tables that a packet is sent on to, one from the other; where routes lead in circles it ends as unreachable.
-const MAX_TABLES: usize = 4;
+pub(super) const MAX_TABLES: usize = 4;
 
 /// Looks up a batch's destinations, each in the table of its packet's VRF.
 #[inline(always)]
-fn look_up<P: Packet, A: Address, R: Lookup<A>>(
+pub(super) fn look_up<P: Packet, A: Address, R: Lookup<A>>(
     default: &R,
     vrfs: &mut VrfFibs<R>,
     batch: &Batch<P>,
@@ -206,11 +206,18 @@ fn by_vrf<P: Packet, A: Address, R: Lookup<A>>(
 }
 
 /// Where routes that lead from one table to another are followed.
-#[derive(Clone, Copy)]
 pub(super) struct Tables<'a, R> {
     pub(super) vrfs: &'a FibSet<R>,
     pub(super) next_hops: &'a NextHops,
 }
+
+impl<R> Clone for Tables<'_, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Tables<'_, R> {}
 
 impl<R> Tables<'_, R> {
     /// What the table of a VRF says, and those that it leads to; also in which of them that was found.

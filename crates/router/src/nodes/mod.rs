@@ -15,8 +15,10 @@ pub mod local;
 pub mod lookup;
 pub mod nd;
 mod payload;
+pub mod redirect;
 pub mod resolve;
 pub mod solicit;
+pub mod source;
 
 pub use limit::ErrorLimit;
 

@@ -22,6 +22,7 @@ mod asked;
 mod buckets;
 mod fibs;
 mod next_hops;
+mod sources;
 mod words;
 mod writer;
 
@@ -31,6 +32,7 @@ pub use adjacency::{Adjacency, AdjacencyIndex, MAX_HEADER, Plain};
 pub use fibs::{FibSet, VrfFibs};
 pub use linerate_tables::fib::NextHopId;
 pub use next_hops::{Arrays, NextHop, NextHops};
+pub use sources::Backing;
 pub(crate) use writer::Limits;
 pub use writer::{
     MAX_ADJACENCIES, MAX_GROUP_MEMBERS, MAX_NEXT_HOPS, Member, PlaneError, PlaneUse, PlaneWriter,

@@ -58,6 +58,9 @@ const RESOLVE: u64 = 7;
 const GROUP: u64 = 8;
 const TABLE: u64 = 9;
 
+/// In a next hop's word: only default routes use it.
+pub(super) const DEFAULT: u64 = 1 << 16;
+
 impl NextHop {
     pub(super) fn encode(self) -> u64 {
         match self {
@@ -285,7 +288,7 @@ impl NextHops {
     }
 
     #[inline(always)]
-    fn word(&self, id: NextHopId) -> u64 {
+    pub(super) fn word(&self, id: NextHopId) -> u64 {
         // Acquire: what the word points at was stored before it.
         self.0.words.get(id as usize).map_or(NONE, |w| w.load(Acquire))
     }
