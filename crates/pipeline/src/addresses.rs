@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
-use crate::{IfIndex, Interface};
 use crate::policy::VrfId;
+use crate::{IfIndex, Interface};
 
 /// Bits of the filter per address, at least: one in so many foreign addresses looks like one of the router's.
 const BITS_PER_ADDRESS: usize = 64;

@@ -54,6 +54,18 @@ pub struct Interface {
     pub vrf: VrfId,
     /// What the operator decided about IP here.
     pub policy: IpPolicy,
+    /// Virtual routers that this one is the master of here (RFC 5798).
+    pub virtuals: Vec<VirtualMac>,
+}
+
+/// The MAC address of a virtual router, accepted besides the interface's own, and the addresses that are answered for with
+/// it. They are among the interface's addresses as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VirtualMac {
+    /// The MAC address.
+    pub mac: [u8; 6],
+    /// The virtual router's addresses.
+    pub addresses: Vec<IpAddr>,
 }
 
 impl Interface {
@@ -77,6 +89,7 @@ impl Interface {
             link_local: configured.unwrap_or_else(|| link_local_of(mac)),
             vrf: VRF_DEFAULT,
             policy: IpPolicy::default(),
+            virtuals: Vec::new(),
         }
     }
 
@@ -101,6 +114,16 @@ impl Interface {
             IpAddr::V4(a) => self.owns_ip4(a),
             IpAddr::V6(a) => self.owns_ip6(a),
         }
+    }
+
+    /// Whether frames to this MAC address are for the interface.
+    pub fn accepts(&self, mac: [u8; 6]) -> bool {
+        mac == self.mac || self.virtuals.iter().any(|v| v.mac == mac)
+    }
+
+    /// The MAC address that one of its addresses is answered for with.
+    pub fn mac_of(&self, addr: IpAddr) -> [u8; 6] {
+        self.virtuals.iter().find(|v| v.addresses.contains(&addr)).map_or(self.mac, |v| v.mac)
     }
 
     /// Whether `addr` lies in one of its IPv4 networks.

@@ -179,6 +179,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             Key::Route(action) | Key::Default(action) => match **action {
                 RouteAction::Blackhole => NextHop::Blackhole,
                 RouteAction::Prohibit => NextHop::Prohibit,
+                RouteAction::Local => NextHop::Local,
                 RouteAction::Unreachable | RouteAction::Forward(_) => NextHop::Unreachable,
             },
         };
@@ -190,7 +191,8 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         if self.actions.by_id.len() <= at {
             self.actions.by_id.resize_with(at + 1, || None);
         }
-        if matches!(&key, Key::Route(action) | Key::Default(action) if matches!(**action, RouteAction::Forward(_))) {
+        if matches!(&key, Key::Route(action) | Key::Default(action) if matches!(**action, RouteAction::Forward(_)))
+        {
             self.actions.dirty.insert(id);
         }
         self.actions.by_key.insert(key.clone(), id);
@@ -224,7 +226,9 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
 
     /// Resolves an action anew.
     pub(crate) fn resolve(&mut self, id: NextHopId) {
-        let Some(Action { key: Key::Route(action) | Key::Default(action), .. }) = self.actions.get(id) else { return };
+        let Some(Action { key: Key::Route(action) | Key::Default(action), .. }) = self.actions.get(id) else {
+            return;
+        };
         let RouteAction::Forward(paths) = &**action else { return };
         let mut ends = Vec::new();
         let mut walk = Walk { visited: vec![id], ..Walk::default() };
@@ -273,7 +277,11 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
 
     /// Tells the plane what an action's targets mean now.
     pub(crate) fn publish(&mut self, id: NextHopId) {
-        let Some(Action { key: Key::Route(action) | Key::Default(action), targets, .. }) = self.actions.get(id) else { return };
+        let Some(Action { key: Key::Route(action) | Key::Default(action), targets, .. }) =
+            self.actions.get(id)
+        else {
+            return;
+        };
         let (true, targets) = (matches!(**action, RouteAction::Forward(_)), targets.clone()) else { return };
         match targets[..] {
             [] => self.plane.set(id, NextHop::Unreachable),
@@ -320,6 +328,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                     Key::Route(action) | Key::Default(action) => match **action {
                         RouteAction::Blackhole => NextHop::Blackhole,
                         RouteAction::Prohibit => NextHop::Prohibit,
+                        RouteAction::Local => NextHop::Local,
                         RouteAction::Unreachable | RouteAction::Forward(_) => NextHop::Unreachable,
                     },
                 },
@@ -403,7 +412,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             Key::Local | Key::Table(_) => {}
             Key::Glean(interface) => ends.push((End::Neighbor(*interface, gateway), share)),
             Key::Route(route) | Key::Default(route) => match &**route {
-                RouteAction::Unreachable => {}
+                RouteAction::Unreachable | RouteAction::Local => {}
                 RouteAction::Blackhole | RouteAction::Prohibit => ends.push((End::Action(id), share)),
                 RouteAction::Forward(paths) => {
                     let nested = self.follow_route(id, paths, (vrf, gateway), walk);

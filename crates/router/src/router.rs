@@ -541,7 +541,8 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                 }
                 None => {
                     let net = IpNet::new(prefix.first().to_ip(), prefix.len());
-                    let key = net.map_or_else(|_| Key::Route(Arc::clone(action)), |net| Key::of(action, vrf, net));
+                    let key =
+                        net.map_or_else(|_| Key::Route(Arc::clone(action)), |net| Key::of(action, vrf, net));
                     let id = match self.intern(key) {
                         Ok(id) => id,
                         Err(error) => {
@@ -658,10 +659,26 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     {
         let table = self.table_mut(vrf).ok_or(RouterError::NoVrf { vrf })?;
         let step = table.change(prefix, source, id)?;
+        self.follow(vrf, prefix, source, id, step);
+        // A neighbour's next hop is its own, or lent by an action: no use of either is counted.
+        if let Some(had) = step.had.filter(|_| source != Source::Neighbor) {
+            self.release(had);
+        }
+        Ok(step)
+    }
+
+    /// Notes what depends on a route that has changed.
+    pub(crate) fn follow<A: Address>(
+        &mut self,
+        vrf: VrfId,
+        prefix: Prefix<A>,
+        source: Source,
+        id: Option<NextHopId>,
+        step: Step,
+    ) {
         self.stirred |= step.before != step.after;
         if source == Source::Neighbor {
-            // Its next hop is the neighbour's own, or lent by an action: no use of either is counted.
-            return Ok(step);
+            return;
         }
         // Networks that go concern neighbours as much as those that come.
         let shortest = |r: &Self| r.vrf(vrf).map_or(u8::MAX, |v| v.links.shortest(A::BITS));
@@ -679,10 +696,27 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                 inside.into_iter().for_each(|at| self.neighbors.touch(at));
             }
         }
-        if let Some(had) = step.had {
-            self.release(had);
+    }
+
+    /// Takes back what [`follow`](Self::follow) counted, for a change that is taken back.
+    pub(crate) fn unfollow<A: Address>(
+        &mut self,
+        vrf: VrfId,
+        prefix: Prefix<A>,
+        source: Source,
+        id: Option<NextHopId>,
+        step: Step,
+    ) {
+        if source != Source::Neighbor {
+            for (id, comes) in [(id, false), (step.had, true)] {
+                self.count_link(vrf, prefix, id, comes);
+            }
         }
-        Ok(step)
+    }
+
+    /// Whether something waits for [`settle`](Self::settle).
+    pub(crate) fn is_unsettled(&self) -> bool {
+        !self.actions.dirty.is_empty() || self.neighbors.has_changed()
     }
 
     fn count_links<A: Address>(&mut self, vrf: VrfId, routes: &Sorted<A>, comes: bool) {
@@ -750,7 +784,7 @@ fn check_neighbors(neighbors: &[StaticNeighbor], table: &InterfaceTable) -> Resu
 
 #[cfg(test)]
 #[path = "router_tests.rs"]
-mod tests;
+pub(crate) mod tests;
 
 #[cfg(test)]
 #[path = "router_full_tests.rs"]

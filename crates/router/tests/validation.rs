@@ -73,10 +73,14 @@ fn strict_wants_the_way_back_by_the_same_interface() {
             let to = if from.contains(':') { "2001:db8::9" } else { "10.0.0.9" };
             assert_eq!(fate(&mut bed, port, from, to), wanted, "{from} by {port}");
         };
-        for (port, from) in [(1, "198.51.100.7"), (1, "8.8.8.8"), (1, "10.0.1.9"), (2, "10.0.2.44"), (2, "192.88.99.1")] {
+        for (port, from) in
+            [(1, "198.51.100.7"), (1, "8.8.8.8"), (1, "10.0.1.9"), (2, "10.0.2.44"), (2, "192.88.99.1")]
+        {
             check(port, from, Ok(0));
         }
-        for (port, from) in [(2, "198.51.100.7"), (2, "8.8.8.8"), (2, "10.0.1.9"), (1, "10.0.0.9"), (1, "172.16.0.1")] {
+        for (port, from) in
+            [(2, "198.51.100.7"), (2, "8.8.8.8"), (2, "10.0.1.9"), (1, "10.0.0.9"), (1, "172.16.0.1")]
+        {
             check(port, from, Err(Bad4));
         }
         // Any path of a multipath route counts.
@@ -84,10 +88,18 @@ fn strict_wants_the_way_back_by_the_same_interface() {
             check(1, &format!("203.0.113.{flow}"), Ok(0));
             check(2, &format!("203.0.113.{flow}"), Ok(0));
         }
-        for (port, from) in [(1, "2001:db8:51::7"), (1, "2400::1"), (1, "2001:db8:1::44"), (1, "2001:db8:52::1"), (2, "2001:db8:52::1")] {
+        for (port, from) in [
+            (1, "2001:db8:51::7"),
+            (1, "2400::1"),
+            (1, "2001:db8:1::44"),
+            (1, "2001:db8:52::1"),
+            (2, "2001:db8:52::1"),
+        ] {
             check(port, from, Ok(0));
         }
-        for (port, from) in [(2, "2001:db8:51::7"), (2, "2400::1"), (2, "2001:db8::9"), (1, "2001:db8:dead::1")] {
+        for (port, from) in
+            [(2, "2001:db8:51::7"), (2, "2400::1"), (2, "2001:db8::9"), (1, "2001:db8:dead::1")]
+        {
             check(port, from, Err(Bad6));
         }
     }
@@ -102,7 +114,15 @@ fn loose_wants_any_route_but_default_and_discarding_ones() {
             let to = if from.contains(':') { "2001:db8::9" } else { "10.0.0.9" };
             assert_eq!(fate(&mut bed, 2, from, to), wanted, "{from}");
         };
-        for from in ["198.51.100.7", "10.0.1.9", "203.0.113.1", "10.0.0.44", "192.88.99.1", "2001:db8:51::7", "2001:db8:1::44"] {
+        for from in [
+            "198.51.100.7",
+            "10.0.1.9",
+            "203.0.113.1",
+            "10.0.0.44",
+            "192.88.99.1",
+            "2001:db8:51::7",
+            "2001:db8:1::44",
+        ] {
             check(from, Ok(0));
         }
         for from in ["8.8.8.8", "192.88.99.200", "172.16.0.1"] {
@@ -141,7 +161,8 @@ fn a_silent_station_may_come_back() {
 fn sources_in_another_vrf_count_where_routes_lead_there() {
     let mut config = config(7, policy(SourceValidation::Strict));
     config.interfaces[1].1.vrf = 0;
-    config.routes = vec![route("198.51.100.0/24", &[via("10.0.1.9")]), route("10.0.0.0/24", &[Path::table(7)])];
+    config.routes =
+        vec![route("198.51.100.0/24", &[via("10.0.1.9")]), route("10.0.0.0/24", &[Path::table(7)])];
     config.vrfs[0].routes.retain(|(net, _)| net.prefix_len() > 0);
     let mut bed = live(config);
     // 198.51.100.7 goes by interface 1 of the default VRF; 10.0.0.9 is known there by the other table.
@@ -267,14 +288,19 @@ fn redirects_tell_of_a_better_first_hop_and_the_packet_goes_on() {
         let f = &told[0].frame;
         let h = Ip6Header::view_at(f, 14).unwrap();
         let len = usize::from(h.payload_len.get());
-        assert!(h.hop_limit == 255 && Sum::pseudo6(&h.src, &h.dst, 58, len as u32).over(&f[54..54 + len]).is_valid());
+        assert!(
+            h.hop_limit == 255
+                && Sum::pseudo6(&h.src, &h.dst, 58, len as u32).over(&f[54..54 + len]).is_valid()
+        );
         let address = |at: usize| std::net::IpAddr::from(<[u8; 16]>::try_from(&f[at..at + 16]).unwrap());
         assert_eq!((address(62), address(78)), (ip(target), ip(to)));
         assert_eq!((f[94], usize::from(f[95]) * 8), (4, len - 40), "the redirected header ends the message");
     }
     // About a router that is known by a global address alone hosts cannot be told; nor is anybody who is not on the link,
     // nor where the packet leaves by another interface.
-    for (from, to) in [("2001:db8::8", "2001:db8:98::1"), ("198.51.100.7", "192.88.99.200"), ("10.0.0.8", "198.51.100.7")] {
+    for (from, to) in
+        [("2001:db8::8", "2001:db8:98::1"), ("198.51.100.7", "192.88.99.200"), ("10.0.0.8", "198.51.100.7")]
+    {
         let (sent, drops) = both(&mut bed, 0, &udp(0, from, to));
         assert_eq!((sent.len(), drops.len()), (1, 0), "{from} to {to}");
     }

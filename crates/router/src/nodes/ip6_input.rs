@@ -104,76 +104,76 @@ fn is_common(head: &[u8], meta: &Meta, len: usize, own: OwnFilter<'_>) -> bool {
         & (meta.flags & (flags::L2_MULTICAST | flags::CHECK_SOURCE) == 0)
 }
 
-    /// The long way: any packet.
-    #[inline(never)]
-    fn inspect<P: Packet>(packet: &mut P, table: &InterfaceTable) -> Ip6InputExit {
-        let l3 = usize::from(packet.meta().l3);
-        let available = packet.len().saturating_sub(l3);
-        if available < Ip6Header::LEN {
-            let mut first = [0x60];
-            packet.copy_out(l3, &mut first);
-            return if first[0] >> 4 == 6 { Ip6InputExit::TooShort } else { Ip6InputExit::BadVersion };
-        }
-        let want = l3 + Ip6Header::LEN;
-        if packet.head().len() < want && packet.pull(want).is_none() {
-            return Ip6InputExit::NotContiguous;
-        }
-        let (head, meta) = packet.split_mut();
-        let Some(h) = Ip6Header::view_at(head, l3) else { return Ip6InputExit::TooShort };
-        if h.version() != 6 {
-            return Ip6InputExit::BadVersion;
-        }
-        let total = usize::from(h.payload_len.get()) + Ip6Header::LEN;
-        if total > available {
-            return Ip6InputExit::BadPayloadLength;
-        }
-        meta.l4 = want as u16;
-        let exit = judge(h, meta, table);
-        if total < available {
-            packet.truncate(l3 + total);
-        }
-        exit
+/// The long way: any packet.
+#[inline(never)]
+fn inspect<P: Packet>(packet: &mut P, table: &InterfaceTable) -> Ip6InputExit {
+    let l3 = usize::from(packet.meta().l3);
+    let available = packet.len().saturating_sub(l3);
+    if available < Ip6Header::LEN {
+        let mut first = [0x60];
+        packet.copy_out(l3, &mut first);
+        return if first[0] >> 4 == 6 { Ip6InputExit::TooShort } else { Ip6InputExit::BadVersion };
     }
+    let want = l3 + Ip6Header::LEN;
+    if packet.head().len() < want && packet.pull(want).is_none() {
+        return Ip6InputExit::NotContiguous;
+    }
+    let (head, meta) = packet.split_mut();
+    let Some(h) = Ip6Header::view_at(head, l3) else { return Ip6InputExit::TooShort };
+    if h.version() != 6 {
+        return Ip6InputExit::BadVersion;
+    }
+    let total = usize::from(h.payload_len.get()) + Ip6Header::LEN;
+    if total > available {
+        return Ip6InputExit::BadPayloadLength;
+    }
+    meta.l4 = want as u16;
+    let exit = judge(h, meta, table);
+    if total < available {
+        packet.truncate(l3 + total);
+    }
+    exit
+}
 
-    /// Decides by the addresses.
-    fn judge(h: &Ip6Header, meta: &Meta, table: &InterfaceTable) -> Ip6InputExit {
-        let unspecified = ip6::is_unspecified(&h.src);
-        if ip6::is_multicast(&h.src) || !unspecified && ip6::is_ip4_in_ip6(&h.src) {
-            return Ip6InputExit::BadSource;
-        }
-        if ip6::is_ip4_in_ip6(&h.dst) {
-            return Ip6InputExit::BadDestination;
-        }
-        if ip6::is_multicast(&h.dst) {
-            return match ip6::multicast_scope(&h.dst) {
-                // Reserved and interface-local: never on a wire (RFC 4291 2.7).
-                0 | 1 => Ip6InputExit::BadDestination,
-                2 if is_ours(&h.dst) => Ip6InputExit::Local,
-                _ => Ip6InputExit::Multicast,
-            };
-        }
-        if unspecified {
-            return Ip6InputExit::BadSource;
-        }
-        // IPv6 has no broadcast: a unicast packet in a group frame came by mistake or worse.
-        if meta.flags & flags::L2_MULTICAST != 0 {
-            return Ip6InputExit::L2Multicast;
-        }
-        let interface = table.get(meta.rx_if);
-        if ip6::is_link_local(&h.dst) {
-            let ours = interface.is_some_and(|i| i.owns_ip6(h.dst.into()));
-            return if ours { Ip6InputExit::Local } else { Ip6InputExit::LinkLocalScope };
-        }
-        if ip6::is_link_local(&h.src) {
-            // To a global address of this interface it stays on the link.
-            let ours = interface.is_some_and(|i| i.owns_ip6(h.dst.into()));
-            return if ours { Ip6InputExit::Local } else { Ip6InputExit::LinkLocalScope };
-        }
-        if table.owns_ip6(meta.vrf, h.src.into()) {
-            return Ip6InputExit::OwnSource;
-        }
-        Ip6InputExit::Unicast
+/// Decides by the addresses.
+fn judge(h: &Ip6Header, meta: &Meta, table: &InterfaceTable) -> Ip6InputExit {
+    let unspecified = ip6::is_unspecified(&h.src);
+    if ip6::is_multicast(&h.src) || !unspecified && ip6::is_ip4_in_ip6(&h.src) {
+        return Ip6InputExit::BadSource;
     }
+    if ip6::is_ip4_in_ip6(&h.dst) {
+        return Ip6InputExit::BadDestination;
+    }
+    if ip6::is_multicast(&h.dst) {
+        return match ip6::multicast_scope(&h.dst) {
+            // Reserved and interface-local: never on a wire (RFC 4291 2.7).
+            0 | 1 => Ip6InputExit::BadDestination,
+            2 if is_ours(&h.dst) => Ip6InputExit::Local,
+            _ => Ip6InputExit::Multicast,
+        };
+    }
+    if unspecified {
+        return Ip6InputExit::BadSource;
+    }
+    // IPv6 has no broadcast: a unicast packet in a group frame came by mistake or worse.
+    if meta.flags & flags::L2_MULTICAST != 0 {
+        return Ip6InputExit::L2Multicast;
+    }
+    let interface = table.get(meta.rx_if);
+    if ip6::is_link_local(&h.dst) {
+        let ours = interface.is_some_and(|i| i.owns_ip6(h.dst.into()));
+        return if ours { Ip6InputExit::Local } else { Ip6InputExit::LinkLocalScope };
+    }
+    if ip6::is_link_local(&h.src) {
+        // To a global address of this interface it stays on the link.
+        let ours = interface.is_some_and(|i| i.owns_ip6(h.dst.into()));
+        return if ours { Ip6InputExit::Local } else { Ip6InputExit::LinkLocalScope };
+    }
+    if table.owns_ip6(meta.vrf, h.src.into()) {
+        return Ip6InputExit::OwnSource;
+    }
+    Ip6InputExit::Unicast
+}
 
 /// Groups this router listens to on every interface: all nodes, all routers, and the range of solicited-node groups.
 fn is_ours(group: &[u8; 16]) -> bool {

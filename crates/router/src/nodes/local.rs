@@ -12,8 +12,8 @@ use linerate_wire::ip6::{self, Ip6Header};
 use linerate_wire::{Header, eth, icmpv6};
 
 use super::icmp6_error::WALK;
-use super::lookup::icmp_error;
 use super::ip4_rewrite::{self, Ip4RewriteExit};
+use super::lookup::icmp_error;
 use super::{ip4_input, ip6_input, l2, payload};
 use crate::plane::Adjacency;
 
@@ -58,12 +58,15 @@ const TTL: u8 = 64;
 #[derive(Clone, Debug)]
 pub struct Local {
     interfaces: Interfaces,
+    /// There is a host system behind the exit [`LocalExit::Punt`]: it has sockets, and says what is due where it has none.
+    host: bool,
 }
 
 impl Local {
-    /// A node that answers for this table.
-    pub fn new(interfaces: Interfaces) -> Self {
-        Local { interfaces }
+    /// A node that answers for this table. `host`: what is no ping goes to the host system, which has sockets and
+    /// answers for ports that nothing listens to; otherwise this node says what is due.
+    pub fn new(interfaces: Interfaces, host: bool) -> Self {
+        Local { interfaces, host }
     }
 }
 
@@ -77,7 +80,7 @@ impl<P: Packet> Node<P> for Local {
                 eth::ETHERTYPE_IP4 => local4(packet, table),
                 _ => local6(packet, table),
             };
-            out.set(i, exit);
+            out.set(i, if self.host { for_host(exit) } else { exit });
         }
     }
 
@@ -89,13 +92,22 @@ impl<P: Packet> Node<P> for Local {
     }
 }
 
+/// What goes to a host system of what would end here without one.
+fn for_host(exit: LocalExit) -> LocalExit {
+    match exit {
+        LocalExit::Unreachable4 | LocalExit::Unreachable6 | LocalExit::IcmpOther => LocalExit::Punt,
+        other => other,
+    }
+}
+
 fn local4<P: Packet>(packet: &mut P, table: &InterfaceTable) -> LocalExit {
     let l3 = usize::from(packet.meta().l3);
     let Some(&h) = Ip4Header::view_at(packet.head(), l3) else { return LocalExit::Punt };
     // What is not one of our addresses is the broadcast address of one of our networks.
     let to_us = table.owns_ip4(packet.meta().found_in, h.dst.get().into());
     if !to_us
-        && let Some((index, interface)) = table.broadcast_interface(packet.meta().found_in, h.dst.get().into())
+        && let Some((index, interface)) =
+            table.broadcast_interface(packet.meta().found_in, h.dst.get().into())
         && index != packet.meta().rx_if
     {
         return directed_broadcast(packet, index, interface);

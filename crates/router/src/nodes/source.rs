@@ -5,9 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use linerate_pipeline::interface::Interfaces;
-use linerate_pipeline::{
-    BURST, Batch, Cx, Exits, IfIndex, Interface, Node, Packet, SourceValidation, VrfId,
-};
+use linerate_pipeline::{BURST, Batch, Cx, Exits, IfIndex, Interface, Node, Packet, SourceValidation, VrfId};
 use linerate_tables::fib::{Lookup, NO_ROUTE, NextHopId};
 use linerate_tables::prefix::Address;
 use linerate_wire::Header;
