@@ -15,6 +15,7 @@ use linerate_tables::qsbr::Domain;
 use linerate_tables::snapshot::Publisher;
 
 use crate::action::{Action, Actions, Key};
+use crate::conflict::Conflict;
 use crate::connected::{Own, OwnRoutes};
 use crate::event::{ArpKind, NdKind, Probe, RouterEvent};
 use crate::model::{Changes, RouteAction, RouterConfig, RouterError, Source, StaticNeighbor, VrfConfig};
@@ -38,6 +39,7 @@ pub struct Router<F4: Fib<u32>, F6: Fib<u128>> {
     pub(crate) actions: Actions,
     pub(crate) neighbors: Neighbors,
     statics: BTreeMap<(IfIndex, IpAddr), [u8; 6]>,
+    pub(crate) conflicts: BTreeMap<IfIndex, Conflict>,
     /// Something changed that packets held by workers may have waited for.
     pub(crate) stirred: bool,
     /// Why a neighbour or path could not be put into the tables, since this was last asked.
@@ -73,6 +75,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             actions: Actions::default(),
             neighbors: Neighbors::new(neighbors),
             statics: BTreeMap::new(),
+            conflicts: BTreeMap::new(),
             stirred: false,
             full: None,
             starved: Vec::new(),
@@ -255,7 +258,13 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             }
             RouterEvent::ArpSeen { interface, address, mac, kind } => {
                 let asked = kind == ArpKind::RequestForUs;
-                let how = Heard { create: asked, confirm: asked || kind == ArpKind::Reply, replace: true };
+                let create = match kind {
+                    ArpKind::RequestForUs => true,
+                    ArpKind::Reply => self.was_asked(interface, address.into()),
+                    ArpKind::Gratuitous => self.learns_gratuitous(interface),
+                    ArpKind::Other => false,
+                };
+                let how = Heard { create, confirm: asked || kind == ArpKind::Reply, replace: true };
                 self.heard(interface, address.into(), mac, how);
             }
             RouterEvent::NdSeen { interface, address, mac: None, kind } => {
@@ -267,8 +276,13 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             RouterEvent::NdSeen { interface, address, mac: Some(mac), kind } => {
                 let how = match kind {
                     NdKind::Solicitation => Heard { create: true, confirm: false, replace: true },
-                    NdKind::Advertisement { solicited, overrides } => {
-                        Heard { create: false, confirm: solicited, replace: overrides }
+                    NdKind::Advertisement { solicited: true, overrides } => {
+                        let create = self.was_asked(interface, address.into());
+                        Heard { create, confirm: true, replace: overrides }
+                    }
+                    NdKind::Advertisement { solicited: false, overrides } => {
+                        let create = self.learns_gratuitous(interface);
+                        Heard { create, confirm: false, replace: overrides }
                     }
                 };
                 self.heard(interface, address.into(), mac, how);
@@ -307,7 +321,9 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     fn heard(&mut self, interface: IfIndex, address: IpAddr, mac: [u8; 6], how: Heard) {
         let Some(own) = self.interfaces.current().get(interface) else { return };
         if own.owns(address) {
-            self.neighbors.stats.duplicates += u64::from(mac != own.mac);
+            if mac != own.mac {
+                self.note_conflict(interface, address, mac);
+            }
             return;
         }
         // A group or zero address can be nobody's.

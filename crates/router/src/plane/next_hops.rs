@@ -282,6 +282,11 @@ impl NextHops {
         self.0.asked.claim(now, interface, address)
     }
 
+    /// Whether a neighbour was asked for within the last seconds, by whomever.
+    pub fn asked_recently(&self, now: u64, interface: IfIndex, address: IpAddr) -> bool {
+        self.0.asked.recently(now, interface, address)
+    }
+
     /// Notes that a neighbour is asked for at control's request.
     pub fn note_asked(&self, now: u64, interface: IfIndex, address: IpAddr) {
         self.0.asked.note(now, interface, address);
