@@ -99,6 +99,10 @@ pub(crate) mod test_views {
         show::Neighbors { neighbors: Fake::new().neighbors() }
     }
 
+    pub(crate) fn vrfs() -> show::Vrfs {
+        show::Vrfs { vrfs: Fake::new().vrfs() }
+    }
+
     pub(crate) fn fibs() -> show::Fibs {
         show::Fibs { fibs: Fake::new().fibs() }
     }

@@ -17,6 +17,7 @@ use crate::show::linux::{Linux, Punt};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::Router;
 use crate::show::routes::{RouteQuery, Routes};
+use crate::show::vrfs::Vrf;
 
 /// A running router.
 pub struct Running {
@@ -105,6 +106,7 @@ impl Dataplane for Running {
             addresses: own.map_or(Vec::new(), |o| {
                 o.ip4.iter().map(ToString::to_string).chain(o.ip6.iter().map(ToString::to_string)).collect()
             }),
+            vrf: i.vrf.clone(),
         };
         let all = self.instance.with_router(|router, _| {
             let of = |(at, i)| view((at, i), router.interfaces().get(at as IfIndex));
@@ -134,6 +136,10 @@ impl Dataplane for Running {
 
     fn fibs(&self) -> Vec<Fib> {
         self.instance.with_router(|router, _| router::fibs(router)).unwrap_or_default()
+    }
+
+    fn vrfs(&self) -> Vec<Vrf> {
+        self.instance.with_router(|router, _| router::vrfs(router)).unwrap_or_default()
     }
 
     fn routes(&self, query: &RouteQuery) -> Result<Routes, Refused> {

@@ -33,6 +33,9 @@ pub struct Interface {
     pub link_up: bool,
     /// Addresses with prefix lengths.
     pub addresses: Vec<String>,
+    /// Name of its VRF; absent in the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vrf: Option<String>,
 }
 
 impl Text for Interfaces {

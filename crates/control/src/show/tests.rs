@@ -82,6 +82,7 @@ fn graph() {
 #[test]
 fn fib() {
     both("fib", &views::fibs());
+    both("vrfs", &views::vrfs());
 }
 
 #[test]

@@ -386,6 +386,7 @@ fn action_of<'a>(
     let path = |(gateway, interface, weight): (Option<IpAddr>, Option<IfIndex>, u32)| Path {
         gateway,
         interface,
+        vrf: None,
         weight: scaled(weight),
     };
     Some(RouteAction::Forward(paths.into_iter().map(path).collect()))

@@ -449,6 +449,6 @@ fn router(domain: Domain, routes: Vec<(IpNet, Arc<RouteAction>)>) -> Result<Rout
             })
         })
         .collect();
-    router.apply(0, RouterConfig { interfaces, routes, neighbors })?;
+    router.apply(0, RouterConfig { interfaces, routes, neighbors, vrfs: Vec::new() })?;
     Ok(router)
 }
