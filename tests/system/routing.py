@@ -362,9 +362,9 @@ QUIET = {"punted", "punt_unwanted", "nd_consumed", "nd_ignored", "arp_consumed",
 
 
 @contextlib.contextmanager
-def linerate(folder, text, prefix, expected=()):
+def linerate(folder, text, prefix, expected=(), within=None):
     """A running instance. At the end every packet is accounted for, and only for `expected` reasons was any lost."""
-    with lab.linerate(folder, text, prefix) as instance:
+    with lab.linerate(folder, text, prefix, within) as instance:
         try:
             yield instance
         except BaseException:
