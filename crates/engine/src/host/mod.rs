@@ -30,7 +30,7 @@ use linerate_linux::tap::TapError;
 use linerate_linux::watch::{Options, Watch, WatchError};
 use linerate_pipeline::IfIndex;
 use linerate_router::StaticNeighbor;
-use linerate_router::punt::PuntCounters;
+use linerate_router::punt::{PuntCounters, PuntRates};
 
 use crate::desired::LinuxSpec;
 use crate::graphs::router::PuntLine;
@@ -85,6 +85,8 @@ pub(crate) struct Linux {
 pub struct LinuxView {
     /// Counters of the punt classes, by worker.
     pub punts: Vec<PuntCounters>,
+    /// Packets per second and worker of each class.
+    pub rates: PuntRates,
     /// Counters of taps, by interface.
     pub taps: Vec<Arc<TapCounters>>,
     status: Arc<Mutex<HostStatus>>,
@@ -112,6 +114,7 @@ impl Linux {
         let status = Arc::<Mutex<HostStatus>>::default();
         let view = LinuxView {
             punts: punts.iter().map(|p| p.counters.clone()).collect(),
+            rates: spec.punt,
             taps: taps.clone(),
             status: status.clone(),
         };

@@ -393,3 +393,7 @@ fn unmapped(gateway: IpAddr) -> IpAddr {
         IpAddr::V4(_) => gateway,
     }
 }
+
+#[cfg(test)]
+#[path = "routes_tests.rs"]
+mod tests;

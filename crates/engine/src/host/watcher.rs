@@ -14,6 +14,7 @@ use linerate_linux::watch::{Status, Watcher};
 use linerate_pipeline::{IfIndex, PortId};
 use linerate_router::StaticNeighbor;
 use linerate_router::neighbor;
+use linerate_router::update::Updated;
 use tracing::{info, warn};
 
 use super::kernel::{Kernel, View};
@@ -270,31 +271,26 @@ impl Host {
         if self.changes.is_empty() {
             return;
         }
-        let changes = std::mem::take(&mut self.changes);
         let table = self.spec.table;
-        let refused = self.shared.with_router(|half, now| {
-            let (mut refused, mut last) = (0, None);
-            for (source, of_table, prefix, action) in &changes {
-                if *of_table != table {
-                    continue;
-                }
-                let result = match action {
-                    Some(action) => half.router.insert(now, *source, *prefix, action),
-                    None => half.router.withdraw(now, *source, *prefix).map(|_| ()),
-                };
-                if let Err(error) = result {
-                    refused += 1;
-                    last = Some(error.to_string());
-                }
+        let mut changes = std::mem::take(&mut self.changes).into_iter().filter(|c| c.1 == table).peekable();
+        // Runs of one source; the sources do not depend on each other.
+        while let Some(source) = changes.peek().map(|c| c.0) {
+            let run = std::iter::from_fn(|| changes.next_if(|c| c.0 == source));
+            let run: Vec<_> = run.map(|(_, _, prefix, action)| (prefix, action)).collect();
+            let updated = self.shared.with_router(|half, now| half.router.update(now, source, &run));
+            if let Some(updated) = updated {
+                self.note_refused(&updated);
             }
-            (refused, last)
-        });
-        if let Some((n @ 1.., last)) = refused {
-            if self.refused.0 == 0 {
-                warn!("routes of Linux or FRR are refused: {}", last.as_deref().unwrap_or_default());
-            }
-            self.refused = (self.refused.0 + n, last);
         }
+    }
+
+    fn note_refused(&mut self, updated: &Updated) {
+        let Some((_, reason)) = updated.reasons.last() else { return };
+        let reason = reason.to_string();
+        if self.refused.0 == 0 {
+            warn!("routes of Linux or FRR are refused: {reason}");
+        }
+        self.refused = (self.refused.0 + updated.refused as u64, Some(reason));
     }
 
     /// Tells Linux of neighbours and links.

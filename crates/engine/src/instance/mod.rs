@@ -41,7 +41,7 @@ use std::thread::JoinHandle;
 
 use linerate_dpdk::{Mbuf, Pool};
 use linerate_pipeline::trace::Hop;
-use linerate_pipeline::{DropReason, PortId};
+use linerate_pipeline::{DropReason, IfIndex, PortId};
 
 use crate::clock::Clock;
 use crate::desired::Desired;
@@ -175,6 +175,11 @@ impl Instance {
     pub fn with_router<T>(&self, f: impl FnOnce(&mut Router, u64) -> T) -> Option<T> {
         let mut half = self.shared.router();
         half.as_mut().map(|half| f(&mut half.router, self.shared.clock.now()))
+    }
+
+    /// Whether an interface is up as far as its administrator, here or in Linux, is concerned.
+    pub fn is_admin_up(&self, interface: IfIndex) -> bool {
+        self.shared.with_router(|half, _| half.is_admin_up(interface)).unwrap_or(false)
     }
 
     /// The join to Linux; `None` where there is none.

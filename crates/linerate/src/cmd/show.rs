@@ -47,6 +47,10 @@ enum View {
     Interfaces,
     /// Link-layer addresses of hosts on the links
     Neighbors,
+    /// The join to Linux: FRR's session, kernel routes, taps
+    Linux,
+    /// Packets given to Linux, by class, and what was policed
+    Punt,
     /// What the control logic counts: neighbours, tables, events lost
     Router,
     /// Dropped packets by reason, and packets that no counter explains
@@ -111,6 +115,8 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
         View::Queues => args.view::<show::Queues>(&client, "/v1/queues"),
         View::Interfaces => args.view::<show::Interfaces>(&client, "/v1/interfaces"),
         View::Neighbors => args.view::<show::Neighbors>(&client, "/v1/neighbors"),
+        View::Linux => args.view::<show::Linux>(&client, "/v1/linux"),
+        View::Punt => args.view::<show::Punt>(&client, "/v1/punt"),
         View::Router => args.view::<show::Router>(&client, "/v1/router"),
         View::Drops => args.view::<show::Drops>(&client, "/v1/drops"),
         View::Fib => args.view::<show::Fibs>(&client, "/v1/fib"),

@@ -178,3 +178,132 @@ fn by_protocol<P: Packet>(packet: &P, protocol: u8, l4: Option<usize>) -> Option
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use linerate_pipeline::heap::HeapAlloc;
+    use linerate_pipeline::node::run_alone;
+    use linerate_pipeline::{HeapPacket, IfIndex, TxBuffers, WorkerCounters};
+    use zerocopy::IntoBytes;
+
+    use super::*;
+
+    const GROUP: u32 = 0xe000_0005;
+
+    /// A packet whose network layer begins at byte 14.
+    fn packet(ethertype: u16, rest: &[u8]) -> HeapPacket {
+        let mut p = HeapPacket::new(&[&[2; 12][..], &ethertype.to_be_bytes(), rest].concat());
+        (p.meta_mut().l3, p.meta_mut().ethertype, p.meta_mut().rx_if) = (14, ethertype, 3);
+        p
+    }
+
+    fn ip4(dst: u32, protocol: u8, ports: [u16; 2]) -> HeapPacket {
+        fragment4(dst, protocol, ports, 0)
+    }
+
+    fn fragment4(dst: u32, protocol: u8, ports: [u16; 2], fragment: u16) -> HeapPacket {
+        let mut h = Ip4Header::new(0x0a00_0009, dst, protocol, 64, 8);
+        h.fragment.set(fragment);
+        let [a, b] = ports.map(u16::to_be_bytes);
+        packet(eth::ETHERTYPE_IP4, &[h.as_bytes(), &a, &b, &[0; 4]].concat())
+    }
+
+    fn ip6(dst: &str, next: u8, rest: &[u8]) -> HeapPacket {
+        let dst = dst.parse::<std::net::Ipv6Addr>().unwrap().octets();
+        let h = Ip6Header::new([0x20; 16], dst, next, 64, rest.len());
+        packet(eth::ETHERTYPE_IP6, &[h.as_bytes(), rest].concat())
+    }
+
+    #[test]
+    fn packets_are_told_apart_by_what_they_carry() {
+        use PuntClass::*;
+        let us = 0x0a00_0001;
+        let hello = |kind: u8| ip6("ff02::5", 58, &[kind, 0, 0, 0, 0, 0, 0, 0]);
+        let router_alert = [58, 0, 5, 2, 0, 0, 1, 0, 143, 0, 0, 0, 0, 0, 0, 0];
+        for (packet, class) in [
+            (ip4(us, 6, [179, 40_000]), Some(Bgp)),
+            (ip4(us, 6, [40_000, 179]), Some(Bgp)),
+            (ip4(us, 6, [40_000, 22]), Some(Local)),
+            (ip4(us, 17, [50_000, 3784]), Some(Bfd)),
+            (ip4(us, 17, [3784, 50_000]), Some(Local)),
+            (ip4(u32::MAX, 17, [68, 67]), Some(Dhcp)),
+            (ip4(GROUP, 89, [0; 2]), Some(Ospf)),
+            (fragment4(GROUP, 89, [0; 2], 185), Some(Ospf)),
+            // The ports of a later fragment are payload.
+            (fragment4(us, 6, [179, 179], 185), Some(Local)),
+            (ip4(0xe000_000d, 103, [0; 2]), Some(Pim)),
+            (ip4(0xe000_0012, 112, [0; 2]), Some(Vrrp)),
+            (ip4(0xe000_0016, 2, [0; 2]), Some(Igmp)),
+            (ip4(us, 1, [0; 2]), Some(Icmp)),
+            (ip4(us, 47, [0; 2]), Some(Local)),
+            (ip4(0xefff_0001, 17, [5, 6]), Some(MulticastData)),
+            (ip6("ff02::5", 89, &[3; 16]), Some(Ospf)),
+            (ip6("2001:db8::1", 6, &[0, 179, 0, 9, 0, 0]), Some(Bgp)),
+            (ip6("ff02::1:2", 17, &[2, 34, 2, 35, 0, 8, 0, 0]), Some(Dhcp)),
+            (hello(136), Some(Neighbor)),
+            (hello(133), Some(Neighbor)),
+            (hello(131), Some(Igmp)),
+            (hello(1), Some(Icmp)),
+            (ip6("ff02::16", 0, &router_alert), Some(Igmp)),
+            (ip6("ff3e::1", 17, &[0; 8]), Some(MulticastData)),
+            (ip6("2001:db8::1", 0, &[58]), Some(Local)),
+            (packet(eth::ETHERTYPE_ARP, &[0; 28]), Some(Neighbor)),
+            (packet(0x8870, &[0xfe, 0xfe, 3, 0x83]), Some(IsIs)),
+            (packet(1497, &[0xfe, 0xfe, 3, 0x83]), Some(IsIs)),
+            (packet(0x88cc, &[0; 8]), Some(Link)),
+            (packet(38, &[0x42, 0x42, 3]), None),
+            (packet(38, &[]), None),
+            (packet(0x9000, &[0; 46]), None),
+        ] {
+            assert_eq!(classify(&packet), class, "{:x?}", packet.bytes());
+        }
+    }
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<(HeapPacket, IfIndex, PuntClass)>>>, usize);
+
+    impl PuntSink<HeapPacket> for Kept {
+        fn put(
+            &mut self,
+            packet: HeapPacket,
+            interface: IfIndex,
+            class: PuntClass,
+        ) -> Result<(), HeapPacket> {
+            let mut kept = self.0.lock().unwrap();
+            if kept.len() == self.1 {
+                return Err(packet);
+            }
+            kept.push((packet, interface, class));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_flood_of_one_kind_takes_nothing_from_another() {
+        let (kept, counters) = (Kept(Arc::default(), 150), PuntCounters::default());
+        let mut rates = PuntRates::default();
+        rates.0[PuntClass::Icmp as usize] = 100;
+        let mut node = Punt::new(&rates, counters.clone(), Box::new(kept.clone()));
+        let (worker, mut alloc, mut tx) = (WorkerCounters::new(), HeapAlloc::default(), TxBuffers::new());
+        let mut cx = Cx { now: 5, cycles: || 0, counters: &worker, alloc: &mut alloc, tx: &mut tx };
+        let mut packets: Vec<_> = (0..1000).map(|_| ip4(1, 1, [0; 2])).collect();
+        packets.extend((0..60).map(|_| ip4(1, 6, [179, 7])));
+        packets.push(packet(0x9000, &[0; 46]));
+        let outcome = run_alone(&mut node, &mut cx, packets);
+        let count = |exit| outcome.passed.iter().filter(|(_, e)| *e == exit).count();
+        assert_eq!(
+            [PuntExit::Policed, PuntExit::QueueFull, PuntExit::Unwanted].map(count),
+            [900, 10, 1],
+            "100 pings and 50 BGP segments found room"
+        );
+        let of = |class| counters.of(class);
+        let (icmp, bgp) = (of(PuntClass::Icmp), of(PuntClass::Bgp));
+        assert_eq!((icmp.packets.get(), icmp.policed.get(), icmp.queue_full.get()), (100, 900, 0));
+        assert_eq!((bgp.packets.get(), bgp.policed.get(), bgp.queue_full.get()), (50, 0, 10));
+        assert_eq!(bgp.bytes.get(), 50 * 42);
+        assert_eq!(worker.drops(DropReason::Punted), 150, "what went up is accounted for");
+        assert!(kept.0.lock().unwrap().iter().all(|(p, i, _)| *i == 3 && p.len() == 42));
+    }
+}
