@@ -196,6 +196,8 @@ pub struct InterfaceSpec {
 pub struct VrfSpec {
     /// Name in configuration and views.
     pub name: String,
+    /// The table that Linux and FRR have its routes in; `None`: it has none from there.
+    pub table: Option<u32>,
 }
 
 /// A static route.

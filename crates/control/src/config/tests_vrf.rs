@@ -1,7 +1,6 @@
 //! VRFs in configurations, good and bad.
 
 use super::tests::{bad, good, with};
-use super::*;
 use linerate_engine::desired::{IpPolicy, SourceValidation, VrfSpec};
 
 /// Two customers with the same addresses, and every way from one VRF to another.
@@ -42,7 +41,7 @@ via = { gateway = "10.0.0.9", interface = "blue0" }
 #[test]
 fn vrfs_arrive_with_their_routes_and_ways_between_them() {
     let desired = good(&with(VRFS)).desired;
-    let named = |name: &str| VrfSpec { name: name.into() };
+    let named = |name: &str| VrfSpec { name: name.into(), table: None };
     assert_eq!(desired.vrfs, [named("red"), named("blue")]);
     let of: Vec<_> = desired.interfaces.iter().map(|i| i.vrf.as_deref()).collect();
     assert_eq!(of, [None, None, Some("red"), Some("blue")]);

@@ -11,10 +11,10 @@ use super::interfaces::no_such;
 pub(super) const DEFAULT: &str = "default";
 
 /// The VRFs of a configuration. Numbers are those of the router: 0 is the default one, the others follow in order.
-pub(super) struct Vrfs(Vec<String>);
+pub(super) struct Vrfs(Vec<VrfSpec>);
 
 pub(super) fn read(sections: Vec<Section<'_>>, source: &Source<'_>) -> Vrfs {
-    let mut names: Vec<(String, usize)> = Vec::new();
+    let mut all: Vec<(VrfSpec, usize)> = Vec::new();
     let most = MAX_VRFS - 1;
     if let Some(one_too_many) = sections.get(most) {
         let message = format!("found {} VRFs: expected at most {most}", sections.len());
@@ -23,18 +23,25 @@ pub(super) fn read(sections: Vec<Section<'_>>, source: &Source<'_>) -> Vrfs {
     for mut s in sections {
         let at = s.at;
         let name = super::name(&mut s, 15);
+        let table =
+            s.take("table").and_then(|i| i.number(1..=u32::MAX, "the number of a routing table in Linux"));
         s.finish();
         let Some(name) = name else { continue };
         if name.value == DEFAULT {
             let message = "the VRF of all that names none is called \"default\": expected another name";
             name.problem(source, message);
-        } else if let Some((_, first)) = names.iter().find(|(n, _)| *n == name.value) {
+        } else if let Some((_, first)) = all.iter().find(|(v, _)| v.name == name.value) {
             let line = source.line(*first);
             name.problem(source, format!("the name of the VRF of line {line} again: expected another"));
         }
-        names.push((name.value, at));
+        if let Some(table) = &table
+            && let Some((other, _)) = all.iter().find(|(v, _)| v.table == Some(table.value))
+        {
+            table.problem(source, format!("VRF \"{}\" has this table already: expected another", other.name));
+        }
+        all.push((VrfSpec { name: name.value, table: table.map(|t| t.value) }, at));
     }
-    Vrfs(names.into_iter().map(|(name, _)| name).collect())
+    Vrfs(all.into_iter().map(|(vrf, _)| vrf).collect())
 }
 
 impl Vrfs {
@@ -44,7 +51,7 @@ impl Vrfs {
         let wanted = item.string("the name of a [[vrf]]")?;
         let found = self.number(&wanted.value);
         if found.is_none() {
-            let names = self.0.iter().map(String::as_str);
+            let names = self.0.iter().map(|v| v.name.as_str());
             wanted.problem(item.source, no_such("vrf", &wanted.value, names));
         }
         found
@@ -54,12 +61,12 @@ impl Vrfs {
         if name == DEFAULT {
             return Some(0);
         }
-        self.0.iter().position(|n| n == name).map(|at| at as VrfId + 1)
+        self.0.iter().position(|v| v.name == name).map(|at| at as VrfId + 1)
     }
 
     /// The name of a VRF; `None` for the default one.
     pub(super) fn name(&self, vrf: VrfId) -> Option<&str> {
-        self.0.get(usize::from(vrf).checked_sub(1)?).map(String::as_str)
+        self.0.get(usize::from(vrf).checked_sub(1)?).map(|v| v.name.as_str())
     }
 
     /// " in VRF red", for messages; nothing for the default one.
@@ -68,6 +75,6 @@ impl Vrfs {
     }
 
     pub(super) fn specs(self) -> Vec<VrfSpec> {
-        self.0.into_iter().map(|name| VrfSpec { name }).collect()
+        self.0
     }
 }

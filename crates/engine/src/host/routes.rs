@@ -277,7 +277,11 @@ fn is_wanted(route: &Route) -> bool {
         && (route.scope == Scope::Link || route.preferred_source.is_some() || route.prefix.addr().is_ipv6())
         && route.next_hops.iter().all(|h| h.gateway.is_none())
         && route.prefix.prefix_len() != route.prefix.max_prefix_len();
-    route.unsupported().is_none() && !groups && !own_link && !connected
+    route.protocol != super::rules::OURS
+        && route.unsupported().is_none()
+        && !groups
+        && !own_link
+        && !connected
 }
 
 fn of_told(

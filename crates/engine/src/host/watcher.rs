@@ -11,7 +11,7 @@ use linerate_linux::netlink::{LinkSettings, MonitorEvent, Operation, Writer};
 use linerate_linux::route::{Address, Mac, Neighbor, NeighborState};
 use linerate_linux::tap::Tap;
 use linerate_linux::watch::{Status, Watcher};
-use linerate_pipeline::{IfIndex, PortId, VRF_DEFAULT};
+use linerate_pipeline::{IfIndex, PortId, VrfId};
 use linerate_router::StaticNeighbor;
 use linerate_router::neighbor;
 use linerate_router::update::Updated;
@@ -20,6 +20,7 @@ use tracing::{info, warn};
 use super::kernel::{Kernel, View};
 use super::packets::Order;
 use super::routes::{FpmState, RouterChange, Routes};
+use super::rules::{MAIN, Member, Tables};
 use super::{HostError, sysctl};
 use crate::desired::LinuxSpec;
 use crate::instance::Shared;
@@ -50,6 +51,8 @@ pub struct HostStatus {
 struct Mirror {
     name: String,
     port: PortId,
+    /// The table of its VRF in Linux.
+    table: u32,
     /// Index of the tap in Linux.
     tap: Option<u32>,
     /// Addresses that the tap is made with.
@@ -65,7 +68,10 @@ struct Mirror {
 pub(super) struct Host {
     shared: Arc<Shared>,
     spec: LinuxSpec,
+    /// VRFs by their table in Linux.
+    vrfs: HashMap<u32, VrfId>,
     writer: Writer,
+    tables: Tables,
     mirrors: BTreeMap<IfIndex, Mirror>,
     taps: mpsc::Sender<Order>,
     kernel: Kernel,
@@ -86,6 +92,7 @@ impl Host {
     pub(super) fn new(
         shared: Arc<Shared>,
         spec: LinuxSpec,
+        vrfs: HashMap<u32, VrfId>,
         statics: Vec<StaticNeighbor>,
         taps: mpsc::Sender<Order>,
         status: Arc<Mutex<HostStatus>>,
@@ -97,6 +104,7 @@ impl Host {
                 let mirror = Mirror {
                     name: i.name.clone(),
                     port: i.port,
+                    table: vrfs.iter().find(|(_, vrf)| **vrf == i.vrf).map_or(MAIN, |(table, _)| *table),
                     tap: None,
                     addresses,
                     mac: i.mac,
@@ -113,7 +121,9 @@ impl Host {
         let mut host = Host {
             shared,
             spec,
+            vrfs,
             writer: Writer::open()?,
+            tables: Tables::default(),
             mirrors: mirrors.unwrap_or_default(),
             taps,
             kernel: Kernel::default(),
@@ -227,10 +237,21 @@ impl Host {
             }
         }
         self.loopback = loopback;
+        self.follow_tables();
         if gone {
             self.remake_taps();
         }
         self.publish();
+    }
+
+    /// Leads what is of the taps to the tables of their VRFs.
+    fn follow_tables(&mut self) {
+        let Host { mirrors, tables, writer, .. } = self;
+        let members = mirrors.values().filter_map(|m| {
+            let addresses = m.view.as_ref().filter(|v| v.up).map_or(&[][..], |v| &v.addresses);
+            Some(Member { name: &m.name, tap: m.tap?, table: m.table, addresses })
+        });
+        tables.follow(writer, members);
     }
 
     /// Makes the taps anew that are missing.
@@ -271,14 +292,14 @@ impl Host {
         if self.changes.is_empty() {
             return;
         }
-        let table = self.spec.table;
-        let mut changes = std::mem::take(&mut self.changes).into_iter().filter(|c| c.1 == table).peekable();
-        // Runs of one source; the sources do not depend on each other.
-        while let Some(source) = changes.peek().map(|c| c.0) {
-            let run = std::iter::from_fn(|| changes.next_if(|c| c.0 == source));
+        let mut changes = std::mem::take(&mut self.changes).into_iter().peekable();
+        // Runs of one source and table; they do not depend on each other.
+        while let Some((source, table)) = changes.peek().map(|c| (c.0, c.1)) {
+            let run = std::iter::from_fn(|| changes.next_if(|c| (c.0, c.1) == (source, table)));
             let run: Vec<_> = run.map(|(_, _, prefix, action)| (prefix, action)).collect();
-            let updated =
-                self.shared.with_router(|half, now| half.router.update(now, VRF_DEFAULT, source, &run));
+            // Of tables that are no VRF's, which FRR tells of as well, nothing is taken over.
+            let Some(&vrf) = self.vrfs.get(&table) else { continue };
+            let updated = self.shared.with_router(|half, now| half.router.update(now, vrf, source, &run));
             if let Some(updated) = updated {
                 self.note_refused(&updated);
             }
@@ -350,6 +371,12 @@ impl Host {
             external: true,
         };
         let _ = self.writer.neighbor(operation, &neighbor);
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.tables.clear(&mut self.writer);
     }
 }
 

@@ -138,12 +138,16 @@ impl RouterHalf {
             let known = |a: &IpNet| view.addresses.iter().any(|b| b.addr() == a.addr());
             let addresses: Vec<IpNet> =
                 view.addresses.iter().copied().chain(hosts.filter(|a| !known(a))).collect();
+            let fresh = Interface::new(&interface.name, interface.port, mac, mtu, &addresses);
             *interface = Interface {
-                virtuals: view.virtuals.clone(),
-                vlan: interface.vlan,
-                inner_vlan: interface.inner_vlan,
+                mac,
+                mtu,
                 up: view.up && self.port_up.get(port).copied().unwrap_or(false),
-                ..Interface::new(&interface.name, interface.port, mac, mtu, &addresses)
+                ip4: fresh.ip4,
+                ip6: fresh.ip6,
+                link_local: fresh.link_local,
+                virtuals: view.virtuals.clone(),
+                ..interface.clone()
             };
         }
         self.router.set_interfaces(now, all)
@@ -227,6 +231,12 @@ fn config(desired: &Desired, found: impl Fn(usize) -> Option<Found>) -> Result<R
         table.into_iter().for_each(|t| t.push((route.prefix, action.clone())));
     }
     Ok(RouterConfig { interfaces, routes, neighbors, vrfs })
+}
+
+/// VRFs by their table in Linux; the default one's is `main`.
+pub(super) fn tables(desired: &Desired, main: u32) -> HashMap<u32, VrfId> {
+    let others = desired.vrfs.iter().enumerate().filter_map(|(at, v)| Some((v.table?, at as VrfId + 1)));
+    std::iter::once((main, VRF_DEFAULT)).chain(others).collect()
 }
 
 /// The static neighbours of the configuration.
