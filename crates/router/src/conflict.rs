@@ -36,7 +36,8 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     /// having told.
     pub fn conflicts_to_tell(&mut self) -> Vec<(IfIndex, Conflict)> {
         let now = self.now;
-        let due = |c: &Conflict| c.told.is_none_or(|told| c.last > told && now.saturating_sub(told) >= NOTICE);
+        let due =
+            |c: &Conflict| c.told.is_none_or(|told| c.last > told && now.saturating_sub(told) >= NOTICE);
         let mut all = Vec::new();
         for (interface, conflict) in self.conflicts.iter_mut().filter(|(_, c)| due(c)) {
             conflict.told = Some(now);

@@ -253,7 +253,7 @@ mod tests {
                     let wanted = |c: Candidate| c.source != Source::Neighbor;
                     let expected = (0..=5u8).rev().find_map(|len| {
                         let p = Prefix::new(addr, len).unwrap();
-                        let c = Source::ALL[..4].iter().find_map(|s| {
+                        let c = Source::ALL[..SOURCES - 1].iter().find_map(|s| {
                             Some(Candidate { source: *s, id: *model.get(&(p, *s))? })
                         })?;
                         Some((p, c))

@@ -176,8 +176,12 @@ fn impossible_routes_are_refused_and_told_up_to_a_bound() {
     let limit = Rc::new(Cell::new((usize::MAX, 0)));
     let mut r = router(&limit);
     let bad = via("224.0.0.1");
-    let no_interface =
-        Arc::new(RouteAction::Forward(vec![Path { gateway: None, interface: Some(9), weight: 1, vrf: None }]));
+    let no_interface = Arc::new(RouteAction::Forward(vec![Path {
+        gateway: None,
+        interface: Some(9),
+        weight: 1,
+        vrf: None,
+    }]));
     let mut changes: Vec<_> = (0..3_000u32)
         .map(|i| (IpNet::new((0x1400_0000 + (i << 8)).into_ip(), 24).unwrap(), via("10.0.0.7")))
         .collect();
