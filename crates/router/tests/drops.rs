@@ -227,7 +227,8 @@ fn for_the_router_itself() {
     };
     assert_drop("TCP", &to("10.0.0.1", 6, &[0; 20]), DropReason::LocalUnhandled);
     assert_drop("directed broadcast", &to("10.0.0.255", 17, &[0; 20]), DropReason::LocalUnhandled);
-    assert_drop("ping to it", &to("10.0.1.255", 1, &icmp(8, 0, &[0; 8])), DropReason::LocalUnhandled);
+    assert_drop("ping to it", &to("10.0.0.255", 1, &icmp(8, 0, &[0; 8])), DropReason::LocalUnhandled);
+    assert_drop("on another link", &to("10.0.1.255", 1, &icmp(8, 0, &[0; 8])), DropReason::Ip4Broadcast);
     assert_drop("all-zeros broadcast", &to("10.0.0.0", 17, &[0; 20]), DropReason::LocalUnhandled);
     let first = ip4(|h| (h.dst, h.fragment) = (a4("10.0.0.1").into(), ip4::MF.into()), &[0; 24]);
     assert_drop("fragment", &first, DropReason::LocalUnhandled);
@@ -278,7 +279,7 @@ fn errors_that_must_not_be_sent() {
         nowhere(h);
         h.src.set(a4("10.0.0.255"));
     };
-    assert_drop("to a broadcast address", &ip4(broadcast, &[0; 26]), DropReason::NoRoute);
+    assert_drop("to a broadcast address", &ip4(broadcast, &[0; 26]), DropReason::Ip4BadSource);
     let expiring = |dst: &'static str| move |h: &mut Ip4Header| (h.dst, h.ttl) = (a4(dst).into(), 1);
     let error_expiring = |h: &mut Ip4Header| (h.ttl, h.protocol) = (1, 1);
     assert_drop("TTL of an error", &ip4(error_expiring, &icmp(11, 0, &[0; 28])), DropReason::TtlExpired);

@@ -82,7 +82,17 @@ impl RouterHalf {
 
     /// One round: events in, timers, probes out. Returns whether there was anything to do.
     pub(super) fn round(&mut self, now: u64) -> bool {
-        self.lines.round(&mut self.router, now)
+        let any = self.lines.round(&mut self.router, now);
+        for (interface, conflict) in self.router.conflicts_to_tell() {
+            let name = self.router.interfaces().get(interface).map_or("?", |i| &i.name);
+            let mac = conflict.mac.map(|byte| format!("{byte:02x}")).join(":");
+            tracing::warn!(
+                "{mac} uses {}, an address of interface {name}: {} messages so far; give one of the two another",
+                conflict.address,
+                conflict.count
+            );
+        }
+        any
     }
 
     /// A port's link went up or down: so do its interfaces.

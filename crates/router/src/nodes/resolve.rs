@@ -104,7 +104,7 @@ struct Queue<P> {
 }
 
 /// Destinations on links that wait, in the order in which they came. A scan of a network may not keep others from being
-/// asked for: an interface has half of all places at most, and the oldest gives way to the next.
+/// asked for: where all places are taken, one of the interface that has most gives way to the next.
 struct Gleans {
     order: VecDeque<(Key, u64)>,
     /// How many wait by interface.
@@ -135,10 +135,6 @@ impl Gleans {
         self.counts.get(usize::from(interface)).copied().map_or(0, usize::from)
     }
 
-    fn has_its_share(&self, interface: IfIndex) -> bool {
-        self.count(interface) >= (self.most / 2).max(1)
-    }
-
     /// One more, which gets this stamp.
     fn add<P>(&mut self, key: Key, waiting: &Waiting<P>) -> u64 {
         if self.order.len() > 2 * self.most {
@@ -158,20 +154,22 @@ impl Gleans {
         }
     }
 
-    /// Whose place a new one takes.
-    fn oldest<P>(&mut self, new: Option<IfIndex>, own: bool, waiting: &Waiting<P>) -> Option<Key> {
-        let stays = |(key, stamp): &(Key, u64)| {
-            waiting.get(key).is_some_and(|q| q.stamp == *stamp && q.fate.is_none())
+    /// Whose place a new one takes: the oldest one that a single packet waits for, as a scan leaves them, else the oldest.
+    fn victim<P>(&mut self, new: Option<IfIndex>, waiting: &Waiting<P>) -> Option<Key> {
+        let packets = |(key, stamp): &(Key, u64)| {
+            let queue = waiting.get(key).filter(|q| q.stamp == *stamp && q.fate.is_none());
+            queue.map_or(0, |q| q.packets.len())
         };
-        while self.order.front().is_some_and(|first| !stays(first)) {
+        while self.order.front().is_some_and(|first| packets(first) == 0) {
             self.order.pop_front();
         }
-        let gives_way = |interface: IfIndex| match new {
-            None => true,
-            Some(i) if own => i == interface,
-            Some(i) => i == interface || self.count(interface) > self.count(i),
+        let gives_way = |entry: &&(Key, u64)| {
+            let its = entry.0.0;
+            new.is_none_or(|i| i == its || self.count(its) > self.count(i))
         };
-        self.order.iter().find(|entry| gives_way(entry.0.0) && stays(entry)).map(|entry| entry.0)
+        let all = || self.order.iter().filter(gives_way);
+        let found = all().find(|e| packets(e) == 1).or_else(|| all().find(|e| packets(e) > 0));
+        found.map(|entry| entry.0)
     }
 
     /// Takes one question of those that may go out by an interface.
@@ -216,15 +214,17 @@ impl<P: Packet, R4: Lookup<u32>, R6: Lookup<u128>> Resolve<P, R4, R6> {
     /// Takes the packet in, or says why not and gives it back.
     fn hold(&mut self, cx: &mut Cx<'_, P>, packet: P) -> Result<(), (P, ResolveExit)> {
         let Some(key) = self.key(&packet) else { return Err((packet, ResolveExit::AdjacencyGone)) };
-        let known = self.waiting.contains_key(&key);
-        if !known {
-            let full = self.waiting.len() >= self.limits.neighbors || self.held >= self.limits.packets;
-            let too_many = on_link(&packet) && self.gleans.has_its_share(key.0);
-            if (full || too_many) && !self.make_room(cx, on_link(&packet).then_some(key.0), too_many) {
-                return Err((packet, ResolveExit::TableFull));
-            }
-        }
+        let new = !self.waiting.contains_key(&key);
+        let glean = on_link(&packet).then_some(key.0);
         if self.held >= self.limits.packets {
+            // No room to wait, but whoever comes again shall find the neighbour known.
+            if new && glean.is_some() && self.ask(cx, key) {
+                let (interface, address) = key;
+                (self.events)(RouterEvent::Unresolved { interface, address, asked: true });
+            }
+            return Err((packet, ResolveExit::TableFull));
+        }
+        if new && self.waiting.len() >= self.limits.neighbors && !self.make_room(cx, glean) {
             return Err((packet, ResolveExit::TableFull));
         }
         if let Some(queue) = self.waiting.get_mut(&key) {
@@ -247,11 +247,10 @@ impl<P: Packet, R4: Lookup<u32>, R6: Lookup<u128>> Resolve<P, R4, R6> {
         Ok(())
     }
 
-    /// Gives up a place for a new neighbour: the oldest destination on a link that is nobody's gateway, on this interface
-    /// where it has its share already (`own`), else on any that has no fewer. Gateways (`glean`: `None`) may take any such
-    /// place. `false` where there is none.
-    fn make_room(&mut self, cx: &mut Cx<'_, P>, glean: Option<IfIndex>, own: bool) -> bool {
-        let Some(victim) = self.gleans.oldest(glean, own, &self.waiting) else { return false };
+    /// Gives up a place for a new neighbour: a destination on a link that is nobody's gateway, on this interface (`glean`) or
+    /// one that has more of them; gateways (`None`) may take any such place. `false` where there is none.
+    fn make_room(&mut self, cx: &mut Cx<'_, P>, glean: Option<IfIndex>) -> bool {
+        let Some(victim) = self.gleans.victim(glean, &self.waiting) else { return false };
         let Some(queue) = self.waiting.remove(&victim) else { return false };
         self.gleans.removed(victim.0);
         for packet in queue.packets {
