@@ -61,6 +61,8 @@ pub mod flags {
     /// Made here, or a received packet turned into an answer: it leaves with the TTL it has, and no ICMP error is
     /// sent about it.
     pub const GENERATED: u16 = 1 << 4;
+    /// An access list refused it, and the ICMP error that is due says so.
+    pub const FILTERED: u16 = 1 << 5;
 }
 
 const _: () = assert!(size_of::<Meta>() <= 64);

@@ -18,6 +18,7 @@ use std::time::Instant;
 use linerate_pipeline::interface::{Interface, InterfaceTable};
 use linerate_pipeline::io::TxQueue;
 use linerate_pipeline::{BURST, Batch, Cx, Graph, Meta, Packet, PortId, TxBuffers, WorkerCounters};
+use linerate_router::acl::AclWriter;
 use linerate_router::graph::{Events, Parts, assemble};
 use linerate_router::plane::{Adjacency, NextHop, Plane, PlaneWriter};
 use linerate_tables::fib::{Lookup, NextHopId};
@@ -189,7 +190,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let interfaces = Publisher::new(table);
     let plane =
-        Plane { fib4: Direct, fib6: Direct, next_hops: next_hops.reader(), interfaces: interfaces.reader() };
+        Plane { fib4: Direct, fib6: Direct, next_hops: next_hops.reader(), interfaces: interfaces.reader(), acls: AclWriter::default().reader() };
     let mut graph: Graph<Frame> = assemble(Parts {
         plane,
         seed: 1,

@@ -14,6 +14,7 @@ use linerate_tables::prefix::{Address, Prefix};
 use linerate_tables::qsbr::Domain;
 use linerate_tables::snapshot::Publisher;
 
+use crate::acl::{Acl, AclBinding, AclError, AclLogBook, AclWriter};
 use crate::action::{Action, Actions, Key};
 use crate::connected::{Links, Own, OwnRoutes};
 use crate::event::{ArpKind, NdKind, Probe, RouterEvent};
@@ -29,6 +30,8 @@ pub struct Router<F4, F6> {
     pub(crate) now: u64,
     pub(crate) plane: PlaneWriter,
     pub(crate) interfaces: Publisher<InterfaceTable>,
+    pub(crate) acls: AclWriter,
+    pub(crate) acl_log: AclLogBook,
     pub(crate) v4: Table<u32, F4>,
     pub(crate) v6: Table<u128, F6>,
     pub(crate) actions: Actions,
@@ -92,6 +95,8 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             now: 0,
             plane: PlaneWriter::with_limits(domain, limits)?,
             interfaces: Publisher::new(InterfaceTable::default()),
+            acls: AclWriter::default(),
+            acl_log: AclLogBook::default(),
             v4: Table::new(fib4),
             v6: Table::new(fib6),
             actions: Actions::default(),
@@ -113,6 +118,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             fib6: self.v6.fib.reader(),
             next_hops: self.plane.reader(),
             interfaces: self.interfaces.reader(),
+            acls: self.acls.reader(),
         }
     }
 
@@ -172,6 +178,11 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             .map(|(i, f)| (i, Interface { up: states.get(&i).copied().unwrap_or(f.up), ..f.clone() }))
             .collect();
         self.set_interfaces(now, all)
+    }
+
+    /// Replaces all access lists and which interfaces they are bound to, at once. On an error nothing changes.
+    pub fn set_acls(&mut self, acls: Vec<Acl>, bindings: &[AclBinding]) -> Result<(), AclError> {
+        self.acls.replace(acls, bindings)
     }
 
     /// Replaces all static neighbours.
@@ -248,6 +259,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                     }
                 }
             }
+            RouterEvent::AclHit(hit) => self.acl_log.add(now, hit, &self.acls),
             RouterEvent::ArpSeen { interface, address, mac, kind } => {
                 let asked = kind == ArpKind::RequestForUs;
                 let how = Heard { create: asked, confirm: asked || kind == ArpKind::Reply, replace: true };
@@ -279,6 +291,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         let plane = &mut self.plane;
         self.neighbors.tick(now, &mut |adjacency| plane.take_used(adjacency));
         self.interfaces.collect();
+        self.acls.collect();
         self.finish();
     }
 

@@ -53,7 +53,7 @@ pub struct RouterGraph<P: Packet> {
 
 /// Control's end of the queues of one worker.
 pub struct RouterLine {
-    events: [Consumer<RouterEvent>; 3],
+    events: [Consumer<RouterEvent>; 4],
     probes: Producer<Probe>,
     lost: Arc<AtomicU64>,
 }
@@ -77,12 +77,13 @@ where
     let (arp, arp_rx) = sink(&lost);
     let (nd, nd_rx) = sink(&lost);
     let (resolve, resolve_rx) = sink(&lost);
+    let (acl, acl_rx) = sink(&lost);
     let graph = assemble(Parts {
         plane: parts.plane.clone(),
         seed: parts.seed,
         icmp_errors_per_second: parts.icmp_errors_per_second,
         hold: HoldLimits::default(),
-        events: Events { arp, nd, resolve },
+        events: Events { arp, nd, resolve, acl },
     })?;
     let (probes, mut probes_rx) = RingBuffer::<Probe>::new(PROBES);
     let (mut interfaces, next_hops) = (parts.plane.interfaces.clone(), parts.plane.next_hops.clone());
@@ -92,7 +93,7 @@ where
             solicit::send(cx, interfaces.get(), &next_hops, &probe);
         }
     };
-    let line = RouterLine { events: [resolve_rx, arp_rx, nd_rx], probes, lost };
+    let line = RouterLine { events: [resolve_rx, arp_rx, nd_rx, acl_rx], probes, lost };
     Ok(RouterGraph { graph, on_tick: Box::new(on_tick), line })
 }
 

@@ -18,6 +18,9 @@ pub trait Shape: Address + sealed::Sealed {
     /// Addresses into their words; options and source port are left zero.
     fn words(src: Self, dst: Self) -> Self::Words;
 
+    /// Source and destination as they are in the words.
+    fn addresses(words: &Self::Words) -> [Self; 2];
+
     /// Index of the word and lowest bit in it of the first (most significant) address word of source and destination,
     /// with the number of its bits that lie there.
     const ADDRESSES: [AddressPlace; 2];
@@ -81,6 +84,9 @@ mod sealed {
 impl Shape for u32 {
     type Words = [u64; 3];
     type Lanes = Lanes4;
+    fn addresses(words: &[u64; 3]) -> [u32; 2] {
+        [(words[0] >> 32) as u32, words[0] as u32]
+    }
     const ADDRESSES: [AddressPlace; 2] =
         [AddressPlace { word: 0, low: 32, bits: 32 }, AddressPlace { word: 0, low: 0, bits: 32 }];
     const ICMP: u8 = 1;
@@ -93,6 +99,10 @@ impl Shape for u32 {
 impl Shape for u128 {
     type Words = [u64; 6];
     type Lanes = Lanes6;
+    fn addresses(words: &[u64; 6]) -> [u128; 2] {
+        let whole = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);
+        [whole(words[0], words[1]), whole(words[2], words[3])]
+    }
     const ADDRESSES: [AddressPlace; 2] =
         [AddressPlace { word: 0, low: 0, bits: 64 }, AddressPlace { word: 2, low: 0, bits: 64 }];
     const ICMP: u8 = 58;
@@ -186,6 +196,28 @@ impl<A: Shape> Key<A> {
     pub fn with_dscp(mut self, dscp: u8) -> Self {
         *self.options() |= u64::from(dscp & 63) << opt::DSCP;
         self
+    }
+
+    /// The source address.
+    pub fn src(&self) -> A {
+        A::addresses(&self.words)[0]
+    }
+
+    /// The destination address.
+    pub fn dst(&self) -> A {
+        A::addresses(&self.words)[1]
+    }
+
+    /// The protocol.
+    pub fn protocol(&self) -> u8 {
+        (self.words.get()[A::Words::COUNT - 2] >> opt::PROTOCOL) as u8
+    }
+
+    /// Source and destination port, where it has them.
+    pub fn ports(&self) -> Option<(u16, u16)> {
+        let options = self.words.get()[A::Words::COUNT - 2];
+        let src = self.words.get()[A::Words::COUNT - 1] >> 48;
+        (options & opt::HAS_PORTS != 0).then_some((src as u16, (options >> opt::PORT) as u16))
     }
 
     #[inline(always)]
