@@ -135,6 +135,12 @@ impl ToUs {
         ToUs { port, interface, address }
     }
 
+    /// The port's untagged interface; [`IF_NONE`] where there is none.
+    #[inline(always)]
+    pub fn interface(&self) -> IfIndex {
+        self.interface
+    }
+
     /// Whether a frame is such a one. `first`: its first eight bytes, the first in the lowest bits.
     #[inline(always)]
     pub fn frame(&self, first: u64, rx_port: PortId) -> bool {

@@ -12,8 +12,9 @@ use super::rule::PORT_PROTOCOLS;
 /// Bytes of the transport header that rules can ask about: TCP's up to its flags.
 pub(crate) const TRANSPORT: usize = 14;
 
-/// How far IPv6 extension headers are followed.
-const WALK: usize = 256;
+/// Bytes behind the fixed IPv6 header that are looked at where extension headers follow: as far as those are followed, and a
+/// transport header.
+pub(crate) const CHAIN: usize = 256 + TRANSPORT;
 
 /// The packet hides what rules ask about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +122,7 @@ impl PacketKey for u128 {
         let meta = packet.meta();
         let l3 = usize::from(meta.l3);
         let h = Ip6Header::view_at(packet.head(), l3).ok_or(Undetermined)?;
-        let mut rest = [0; WALK + TRANSPORT];
+        let mut rest = [0; CHAIN];
         let want = if is_plain(h.next_header) { TRANSPORT } else { rest.len() };
         let n = packet.copy_out(l3 + Ip6Header::LEN, rest.get_mut(..want).unwrap_or_default());
         Ok(tagged(key6(h, rest.get(..n).unwrap_or_default())?, meta))

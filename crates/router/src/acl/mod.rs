@@ -26,7 +26,7 @@ mod text;
 mod words;
 
 pub(crate) use filter::{Filter, Refused, Source};
-pub(crate) use key::{PacketKey, TRANSPORT, is_plain, key4, key6};
+pub(crate) use key::{CHAIN, PacketKey, TRANSPORT, is_plain, key4, key6};
 pub use log::{AclHit, AclLogEntry, KEPT, SAMPLES_PER_SECOND};
 pub(crate) use log::{AclLog, AclLogBook};
 pub use rule::{
@@ -35,5 +35,5 @@ pub use rule::{
 pub use table::{
     AclBinding, AclError, AclRuleView, AclTable, AclView, AclWriter, Acls, Direction, MAX_ACL_RULES,
 };
-pub(crate) use table::{Decision, List, ListOf, Row, Worker};
-pub use text::{AclLine, AclTextError, parse_line};
+pub(crate) use table::{Decision, ListOf, Row, Worker};
+pub use text::{AclLine, AclTextError, parse_line, parse_rules};

@@ -69,6 +69,32 @@ pub fn parse_line(line: &str) -> Result<AclLine, AclTextError> {
     Ok(AclLine::Rule(sequence, Box::new(rule)))
 }
 
+/// Reads a whole list, line by line. A remark belongs to the rule that follows; sequence numbers, where there are any, ascend.
+/// All errors with their lines, counted from 1.
+pub fn parse_rules(text: &str) -> Result<Vec<AclRule>, Vec<(u64, AclTextError)>> {
+    let (mut rules, mut errors) = (Vec::new(), Vec::new());
+    let (mut remark, mut last) = (String::new(), None);
+    for (number, line) in (1..).zip(text.lines()) {
+        match parse_line(line) {
+            Ok(AclLine::Nothing) => {}
+            Ok(AclLine::Remark(text)) => remark = text,
+            Ok(AclLine::Rule(sequence, rule)) => {
+                if let (Some(sequence), Some(last)) = (sequence, last)
+                    && sequence <= last
+                {
+                    let message =
+                        format!("found the sequence number {sequence} behind {last}: expected rules in order");
+                    errors.push((number, AclTextError { column: 1, message }));
+                }
+                last = sequence.or(last);
+                rules.push(AclRule { remark: std::mem::take(&mut remark), ..*rule });
+            }
+            Err(error) => errors.push((number, error)),
+        }
+    }
+    if errors.is_empty() { Ok(rules) } else { Err(errors) }
+}
+
 /// The words of a line with their places.
 struct Words<'a> {
     text: &'a str,
