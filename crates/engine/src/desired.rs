@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use linerate_router::acl::{AclAction, AclRule};
 
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +25,8 @@ pub struct Desired {
     pub routes: Vec<RouteSpec>,
     /// Static neighbours.
     pub neighbors: Vec<NeighborSpec>,
+    /// Access lists.
+    pub acls: Vec<AclSpec>,
     /// ICMP errors sent per second and worker at most (token bucket).
     pub icmp_errors_per_second: u32,
 }
@@ -150,6 +153,10 @@ pub struct InterfaceSpec {
     pub addresses: Vec<IpNet>,
     /// Administratively up.
     pub up: bool,
+    /// Name of the access list for what comes in by it.
+    pub acl_in: Option<String>,
+    /// Name of the access list for what leaves by it.
+    pub acl_out: Option<String>,
 }
 
 /// A static route.
@@ -183,6 +190,17 @@ pub struct Path {
     pub interface: Option<String>,
     /// Relative share, 1 to 256.
     pub weight: u16,
+}
+
+/// An access list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AclSpec {
+    /// Name in configuration and views.
+    pub name: String,
+    /// Rules, in order of precedence.
+    pub rules: Arc<[AclRule]>,
+    /// What becomes of packets that no rule matches.
+    pub default: AclAction,
 }
 
 /// A static neighbour.

@@ -16,6 +16,8 @@ pub(super) struct Interface {
     pub(super) spec: InterfaceSpec,
     name: Option<At<String>>,
     addresses: Vec<At<IpNet>>,
+    /// Names of access lists, in and out.
+    lists: [Option<At<String>>; 2],
     at: usize,
     key: String,
     /// Whether port and VLANs are valid, so that comparing them with others means something.
@@ -38,6 +40,13 @@ pub(super) fn read(sections: Vec<Section<'_>>, source: &Source<'_>, ports: &[Por
         }
     }
     all
+}
+
+impl Interface {
+    /// The access lists it names.
+    pub(super) fn lists(&self) -> impl Iterator<Item = &At<String>> {
+        self.lists.iter().flatten()
+    }
 }
 
 fn one(mut s: Section<'_>, source: &Source<'_>, ports: &[Port]) -> Interface {
@@ -83,6 +92,8 @@ fn one(mut s: Section<'_>, source: &Source<'_>, ports: &[Port]) -> Interface {
         }
     }
     let up = s.flag("up", true);
+    let lists = ["acl_in", "acl_out"].map(|key| s.take(key).and_then(|i| i.string("the name of an [[acl]]")));
+    let [acl_in, acl_out] = lists.each_ref().map(|l| l.as_ref().map(|l| l.value.clone()));
     s.finish();
     let placed =
         port.is_some() && vlan.is_some() == vlan_item.is_some() && inner.is_some() == inner_item.is_some();
@@ -95,8 +106,10 @@ fn one(mut s: Section<'_>, source: &Source<'_>, ports: &[Port]) -> Interface {
         mtu: mtu.map(|m| m.value),
         addresses: addresses.iter().map(|a| a.value).collect(),
         up,
+        acl_in,
+        acl_out,
     };
-    Interface { spec, name, addresses, at, key, placed }
+    Interface { spec, name, addresses, lists, at, key, placed }
 }
 
 fn port<'p>(item: &Item<'_>, ports: &'p [Port]) -> Option<&'p Port> {

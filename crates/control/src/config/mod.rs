@@ -2,9 +2,11 @@
 //! the engine's desired state.
 //!
 //! One file per section, which decodes and validates it: [`dpdk`] with [`eal_args`], [`workers`], [`ports`], [`interfaces`], [`routes`]
-//! with [`resolve`], [`ribs`], [`neighbors`], [`api`]. [`decode`] is what they are written with. Nothing stops at the
+//! with [`resolve`], [`ribs`], [`neighbors`], [`acls`] with [`acl_rules`], [`api`]. [`decode`] is what they are written with. Nothing stops at the
 //! first problem: one run reports all of them. The order of sections and keys never matters.
 
+mod acl_rules;
+mod acls;
 mod api;
 mod decode;
 mod dpdk;
@@ -147,9 +149,12 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
     let raw_ribs = tables(&mut root, "rib");
     let tables_at = raw_ribs.last().map(|s| s.at);
     let raw_neighbors = tables(&mut root, "neighbor");
+    let raw_acls = tables(&mut root, "acl");
     root.finish();
 
     let dpdk = dpdk::read(dpdk, source, host, &workers, &ports);
+    let acls = acls::read(raw_acls, source, open);
+    acls::bind(&interfaces, &acls, source);
     let net = resolve::Network::new(&interfaces);
     let (mut routes, net) = routes::read(raw_routes, source, net);
     let neighbors = neighbors::read(raw_neighbors, source, &net);
@@ -171,6 +176,7 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
             interfaces: interfaces.into_iter().map(|i| i.spec).collect(),
             routes,
             neighbors,
+            acls,
         },
         warnings: Vec::new(),
     }
@@ -231,6 +237,10 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 #[path = "tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tests_acls.rs"]
+mod tests_acls;
 
 #[cfg(test)]
 #[path = "tests_limits.rs"]

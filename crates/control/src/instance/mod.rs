@@ -10,6 +10,7 @@ use linerate_pipeline::trace::Hop;
 
 use crate::api::mac;
 use crate::dataplane::{Dataplane, Moved, PortView, QueueView, Refused, WorkerView};
+use crate::show::acls::{Acl, AclSample};
 use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
 use crate::show::neighbors::Neighbor;
@@ -100,6 +101,8 @@ impl Dataplane for Running {
                 admin_up: i.up,
                 link_up: port.is_some_and(|p| p.up),
                 addresses: i.addresses.iter().map(ToString::to_string).collect(),
+                acl_in: i.acl_in.clone(),
+                acl_out: i.acl_out.clone(),
             }
         };
         self.interfaces.iter().map(view).collect()
@@ -107,6 +110,14 @@ impl Dataplane for Running {
 
     fn neighbors(&self) -> Vec<Neighbor> {
         self.instance.with_router(|router, _| router::neighbors(router)).unwrap_or_default()
+    }
+
+    fn acls(&self, name: Option<&str>) -> Result<Vec<Acl>, Refused> {
+        self.instance.with_router(|router, _| router::acls(router, name)).unwrap_or_else(|| Ok(Vec::new()))
+    }
+
+    fn acl_log(&self) -> Vec<AclSample> {
+        self.instance.with_router(|router, now| router::acl_log(router, now)).unwrap_or_default()
     }
 
     fn router(&self) -> Router {

@@ -3,6 +3,7 @@
 use linerate_dpdk::{CleanupError, EalError, PoolError, PortError};
 use linerate_pipeline::graph::GraphError;
 use linerate_router::RouterError;
+use linerate_router::acl::AclError;
 
 use super::buffers::TooLittle;
 use super::check::{CheckError, MachineError, RouteLimit};
@@ -51,6 +52,9 @@ pub enum StartError {
     /// The router refuses its configuration.
     #[error(transparent)]
     Router(#[from] RouterError),
+    /// Access lists that cannot be.
+    #[error(transparent)]
+    Acl(#[from] AclError),
     /// A graph cannot be put together.
     #[error(transparent)]
     Graph(#[from] GraphError),

@@ -52,6 +52,7 @@ pub(crate) fn start(
         interfaces: plan::interfaces(),
         routes,
         neighbors: plan::neighbors(),
+        acls: Vec::new(),
         icmp_errors_per_second: 100,
     };
     let begin = Instant::now();

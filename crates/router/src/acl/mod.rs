@@ -23,7 +23,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod text;
-mod words;
+pub mod words;
 
 pub(crate) use filter::{Filter, Refused, Source};
 pub(crate) use key::{CHAIN, PacketKey, TRANSPORT, is_plain, key4, key6};

@@ -163,14 +163,19 @@ const IMPLICIT: usize = 2;
 const DISCOVERY: [u8; 2] = [135, 136];
 
 impl List {
-    fn compile(acl: Acl) -> Result<Self, AclError> {
-        let n = acl.rules.len();
-        if n > MAX_ACL_RULES {
-            return Err(AclError::TooManyRules { list: acl.name, rules: n });
+    fn check(acl: &Acl) -> Result<(), AclError> {
+        if acl.rules.len() > MAX_ACL_RULES {
+            return Err(AclError::TooManyRules { list: acl.name.clone(), rules: acl.rules.len() });
         }
         for (i, rule) in acl.rules.iter().enumerate() {
             rule.check().map_err(|source| AclError::Rule { list: acl.name.clone(), rule: i + 1, source })?;
         }
+        Ok(())
+    }
+
+    /// Compiles a list that has been checked.
+    fn compile(acl: Acl) -> Result<Self, AclError> {
+        let n = acl.rules.len();
         let (ip4, mut ip6) = (compiled::<u32>(&acl.rules), compiled::<u128>(&acl.rules));
         if acl.default != AclAction::Permit {
             let action = Decision::new(n, AclAction::Permit, false).id();
@@ -387,16 +392,29 @@ impl AclWriter {
         Acls { table: self.table.reader(), workers: self.workers.clone(), worker: usize::MAX }
     }
 
-    /// Replaces all lists and bindings at once. Lists that are the same as before keep their counters and are not compiled
-    /// again; those of others begin at 0. On an error nothing changes.
-    pub fn replace(&mut self, acls: Vec<Acl>, bindings: &[AclBinding]) -> Result<(), AclError> {
+    /// Whether [`replace`](Self::replace) would take them, short of compiling.
+    pub fn check(acls: &[Acl], bindings: &[AclBinding]) -> Result<(), AclError> {
         if acls.len() >= usize::from(NONE) {
             return Err(AclError::TooMany(acls.len()));
         }
         let mut names = HashSet::new();
-        if let Some(twice) = acls.iter().find(|acl| !names.insert(acl.name.clone())) {
+        if let Some(twice) = acls.iter().find(|acl| !names.insert(acl.name.as_str())) {
             return Err(AclError::Twice(twice.name.clone()));
         }
+        for binding in bindings {
+            for name in binding.input.iter().chain(&binding.output) {
+                if !names.contains(name.as_str()) {
+                    return Err(AclError::NoList { interface: binding.interface, list: name.clone() });
+                }
+            }
+        }
+        acls.iter().try_for_each(List::check)
+    }
+
+    /// Replaces all lists and bindings at once. Lists that are the same as before keep their counters and are not compiled
+    /// again; those of others begin at 0. On an error nothing changes.
+    pub fn replace(&mut self, acls: Vec<Acl>, bindings: &[AclBinding]) -> Result<(), AclError> {
+        Self::check(&acls, bindings)?;
         let generation = self.table.current().generation.wrapping_add(1);
         let mut table = AclTable { generation, ..AclTable::default() };
         for acl in acls {

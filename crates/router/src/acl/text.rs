@@ -18,7 +18,7 @@ use ipnet::IpNet;
 use linerate_tables::classifier::{Icmp, Vlan};
 
 use super::rule::{AclAction, AclFamily, AclRule, ESTABLISHED, FLAGS, TcpMatch};
-use super::words::{self, number, word};
+use super::words::{self, dscp, number, port, protocol, word};
 
 /// Ports at most after `eq`.
 const MAX_EQ: usize = 16;
@@ -175,16 +175,6 @@ fn rule(words: &mut Words<'_>) -> Result<AclRule, AclTextError> {
     Ok(rule)
 }
 
-/// A protocol's name or number.
-pub(super) fn protocol(word: &str) -> Option<(AclFamily, Option<u8>)> {
-    Some(match word {
-        "ip" | "any" => (AclFamily::Any, None),
-        "ipv4" => (AclFamily::Ip4, None),
-        "ipv6" => (AclFamily::Ip6, None),
-        _ => (AclFamily::Any, Some(number(words::PROTOCOLS, word).or_else(|| word.parse().ok())?)),
-    })
-}
-
 fn address(words: &mut Words<'_>, what: &str) -> Result<Option<IpNet>, AclTextError> {
     if words.eat("any") {
         return Ok(None);
@@ -268,11 +258,6 @@ fn ports(words: &mut Words<'_>) -> Result<Vec<RangeInclusive<u16>>, AclTextError
     })
 }
 
-/// A port's number or name.
-pub(super) fn port(word: &str) -> Option<u16> {
-    word.parse().ok().or_else(|| number(words::PORTS, word))
-}
-
 fn option(rule: &mut AclRule, words: &mut Words<'_>, at: usize, word: &str) -> Result<(), AclTextError> {
     if let Some(icmp) = icmp(rule, word) {
         words.next();
@@ -331,11 +316,6 @@ fn option(rule: &mut AclRule, words: &mut Words<'_>, at: usize, word: &str) -> R
         }
     }
     Ok(())
-}
-
-/// A DSCP's number or name.
-pub(super) fn dscp(word: &str) -> Option<u8> {
-    number(words::DSCPS, word).or_else(|| word.parse().ok().filter(|n| *n < 64))
 }
 
 fn icmp_words(protocol: Option<u8>) -> &'static [(&'static str, u8, Option<u8>)] {

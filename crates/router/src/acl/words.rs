@@ -1,5 +1,7 @@
 //! Words for numbers in rules, as IOS has them; names of protocols and services as IANA registers them.
 
+use super::rule::AclFamily;
+
 /// Protocols. Of several words for one number the first is the one that rules are written with.
 pub(super) const PROTOCOLS: &[(&str, u8)] = &[
     ("icmp", 1),
@@ -197,4 +199,24 @@ pub(super) fn number<T: Copy>(words: &[(&str, T)], word: &str) -> Option<T> {
 /// The word for a number, where there is one.
 pub(super) fn word<T: Copy + PartialEq>(words: &'static [(&str, T)], number: T) -> Option<&'static str> {
     words.iter().find(|(_, n)| *n == number).map(|(w, _)| *w)
+}
+
+/// A protocol's name or number; `ip`, `ipv4` and `ipv6` are all protocols.
+pub fn protocol(word: &str) -> Option<(AclFamily, Option<u8>)> {
+    Some(match word {
+        "ip" | "any" => (AclFamily::Any, None),
+        "ipv4" => (AclFamily::Ip4, None),
+        "ipv6" => (AclFamily::Ip6, None),
+        _ => (AclFamily::Any, Some(number(PROTOCOLS, word).or_else(|| word.parse().ok())?)),
+    })
+}
+
+/// A port's number or name.
+pub fn port(word: &str) -> Option<u16> {
+    word.parse().ok().or_else(|| number(PORTS, word))
+}
+
+/// A DSCP's number or name.
+pub fn dscp(word: &str) -> Option<u8> {
+    number(DSCPS, word).or_else(|| word.parse().ok().filter(|n| *n < 64))
 }
