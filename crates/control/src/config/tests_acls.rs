@@ -85,7 +85,7 @@ fn what_is_wrong_with_a_list_is_said() {
         ("rules = [{ action = \"allow\" }]", "t.toml:27:21: acl[0].rules[0].action: found \"allow\": expected \"permit\" or \"deny\" or \"reject\""),
         ("rules = [{ protocol = \"tcp\" }]", "t.toml:27:10: acl[0].rules[0]: the key `action` is missing: expected \"permit\", \"deny\" or \"reject\""),
         ("rules = [{ action = \"permit\", dst_port = 80 }]", "t.toml:27:10: acl[0].rules[0]: ports need a protocol that has them: expected tcp, udp, sctp, dccp or udplite"),
-        ("rules = [{ action = \"permit\", src = \"10.0.0.1/8\" }]", "t.toml:27:36: acl[0].rules[0].src: found \"10.0.0.1/8\": expected \"any\", an address, or a prefix such as \"198.51.100.0/24\" without host bits"),
+        ("rules = [{ action = \"permit\", src = \"10.0.0.1/8\" }]", "t.toml:27:37: acl[0].rules[0].src: found \"10.0.0.1/8\": expected \"any\", an address, or a prefix such as \"198.51.100.0/24\" without host bits"),
         ("rules = [{ action = \"permit\", dport = 80 }]", "t.toml:27:30: acl[0].rules[0].dport: unknown key `dport`: did you mean `dst_port`?"),
         ("default = \"drop\"", "t.toml:27:11: acl[0].default: found \"drop\": expected \"permit\" or \"deny\" or \"reject\""),
         ("default = \"deny\"\n[[acl]]\nname = \"edge\"\ndefault = \"deny\"", "t.toml:28:1: acl[1]: the name of the access list of line 25 again: expected each name once"),
