@@ -114,7 +114,7 @@ impl Counts {
 }
 
 /// A worker's counters of one list.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Row<'a>(&'a [Hits]);
 
 impl Row<'_> {
@@ -218,6 +218,12 @@ pub struct AclTable {
 }
 
 impl AclTable {
+    /// A name for a list in this state: no other list has it, nor this one in another state.
+    #[inline(always)]
+    pub(crate) fn version(&self, list: u16) -> u64 {
+        u64::from(self.generation) << 16 | u64::from(list)
+    }
+
     /// Which state of the lists this is.
     pub(crate) fn generation(&self) -> u32 {
         self.generation

@@ -10,6 +10,7 @@
 
 mod bits;
 mod build;
+mod cache;
 mod candidates;
 mod extract;
 mod kernel;
@@ -21,6 +22,7 @@ mod simd;
 pub mod synthetic;
 mod table;
 
+pub use cache::Cache;
 pub use kernel::Kernel;
 pub use key::{AddressPlace, Key, Shape, Words};
 #[doc(hidden)]

@@ -4,7 +4,7 @@
 //! nodes, which ask again, count it, and know what to do.
 
 use linerate_pipeline::{BURST, Batch, IfIndex, Packet, PortId};
-use linerate_tables::classifier::{ActionId, Key, Workspace};
+use linerate_tables::classifier::{ActionId, Cache, Key, Workspace};
 use linerate_tables::fib::NextHopId;
 use linerate_tables::prefix::Prefix;
 
@@ -59,6 +59,8 @@ impl PlainFamily for u128 {
 /// What lists say about the plain packets of one family, which are numbered in the order of the batch.
 pub(super) struct Lists<A: ListOf> {
     workspace: Workspace<A>,
+    /// What incoming lists said about recent packets; and outgoing ones.
+    caches: [Cache<A>; 2],
     keys: Box<[Key<A>; BURST]>,
     /// Bit per packet that is left to the regular nodes.
     left: u64,
@@ -75,6 +77,10 @@ pub(super) struct Met<'a> {
     pub(super) worker: Worker,
     /// Number of the list of the interface that the batch came in by.
     pub(super) input: Option<u16>,
+    /// Its counters; none where there is no list.
+    row: Row<'a>,
+    /// Whether outgoing lists are asked.
+    output: bool,
 }
 
 impl<'a> Met<'a> {
@@ -82,11 +88,12 @@ impl<'a> Met<'a> {
     #[inline(always)]
     pub(super) fn new((table, worker): (&'a AclTable, Worker), interface: IfIndex) -> Option<Self> {
         let input = table.bound(Direction::In, interface);
-        (input.is_some() || table.filters_output()).then_some(Met { table, worker, input })
-    }
-
-    fn row(self, number: Option<u16>) -> Option<Row<'a>> {
-        self.table.list(number?).map(|list| list.row(self.worker))
+        let output = table.filters_output();
+        if input.is_none() && !output {
+            return None;
+        }
+        let row = input.and_then(|number| table.list(number)).map(|list| list.row(worker));
+        Some(Met { table, worker, input, row: row.unwrap_or_default(), output })
     }
 }
 
@@ -95,6 +102,7 @@ impl<A: PlainFamily> Lists<A> {
         let zero = Prefix::<A>::all().first();
         Lists {
             workspace: Workspace::default(),
+            caches: [Cache::default(), Cache::default()],
             keys: Box::new([Key::new(zero, zero, 0); BURST]),
             left: 0,
             input: [0; BURST],
@@ -121,13 +129,15 @@ impl<A: PlainFamily> Lists<A> {
             }
         }
         let n = ids.len().min(BURST);
-        if let Some(list) = met.input.and_then(|number| met.table.list(number)) {
-            self.workspace.lookup_batch(A::of(list), &self.keys[..n], &mut self.input[..n]);
+        if let Some((number, list)) = met.input.and_then(|number| Some((number, met.table.list(number)?))) {
+            let (version, keys) = (met.table.version(number), &self.keys[..n]);
+            let [cache, _] = &mut self.caches;
+            cache.lookup_batch(&mut self.workspace, A::of(list), version, keys, &mut self.input[..n]);
             for (j, action) in self.input.iter().enumerate().take(n) {
                 self.left |= u64::from(!Decision::of(*action).is_plain()) << j;
             }
         }
-        if met.table.filters_output() {
+        if met.output {
             let numbers = packets().zip(ids).map(|(packet, id)| {
                 let interface = A::way_out(packet, *id, way).map(Plain::interface);
                 interface.and_then(|interface| met.table.bound(Direction::Out, interface))
@@ -150,12 +160,14 @@ impl<A: PlainFamily> Lists<A> {
             let same = |j: usize| wanted >> j & 1 != 0 && self.output[j].0 == number;
             let these = (0..BURST).filter(|j| same(*j)).fold(0u64, |bits, j| bits | 1 << j);
             wanted &= !these;
-            let Some(list) = number.and_then(|number| met.table.list(number)) else { continue };
+            let of = number.and_then(|number| Some((met.table.version(number), met.table.list(number)?)));
+            let Some((version, list)) = of else { continue };
             let positions = || (0..BURST).filter(|j| these >> j & 1 != 0);
             let mut keys = [self.keys[first]; BURST];
             keys.iter_mut().zip(positions()).for_each(|(key, j)| *key = self.keys[j]);
             let (n, mut found) = (these.count_ones() as usize, [0; BURST]);
-            self.workspace.lookup_batch(A::of(list), &keys[..n], &mut found[..n]);
+            let [_, cache] = &mut self.caches;
+            cache.lookup_batch(&mut self.workspace, A::of(list), version, &keys[..n], &mut found[..n]);
             for (j, action) in positions().zip(found) {
                 self.output[j].1 = action;
                 self.left |= u64::from(!Decision::of(action).is_plain()) << j;
@@ -177,13 +189,11 @@ impl<A: PlainFamily> Lists<A> {
             return Err(Left::Other);
         }
         let port = A::rewrite(packet, id, way)?;
-        if let Some(row) = met.row(met.input) {
-            row.add(Decision::of(self.input[j % BURST]), packet.len());
-        }
-        if met.table.filters_output() {
+        met.row.add(Decision::of(self.input[j % BURST]), packet.len());
+        if met.output {
             let (number, action) = self.output[j % BURST];
-            if let Some(row) = met.row(number) {
-                row.add(Decision::of(action), packet.len());
+            if let Some(list) = number.and_then(|number| met.table.list(number)) {
+                list.row(met.worker).add(Decision::of(action), packet.len());
             }
         }
         Ok(port)

@@ -58,10 +58,17 @@ fn cut<P: Packet>(packet: &mut P, total: usize) -> bool {
 pub(super) fn key<P: Packet>(packet: &P) -> Option<Key<u32>> {
     let head = packet.head();
     let (h, l4) = head.get(ETH..)?.split_at_checked(Ip4Header::LEN)?;
+    let h = Ip4Header::view(h)?;
+    // Nearly all: a whole datagram with as much behind its header as rules can ask about.
+    if let Some(&[a, b, c, d, .., flags]) = l4.first_chunk::<TRANSPORT>()
+        && h.fragment.get() & (ip4::MF | ip4::OFFSET) == 0
+    {
+        return Some(Key::whole(h.src.get(), h.dst.get(), h.protocol, h.tos >> 2, [a, b, c, d], flags));
+    }
     if l4.len() < TRANSPORT && head.len() < packet.len() {
         return None;
     }
-    key4(Ip4Header::view(h)?, l4).ok()
+    key4(h, l4).ok()
 }
 
 /// Takes one off the TTL (RFC 1812 5.3.1), updates the checksum (RFC 1624) and writes the next hop's Ethernet header. The

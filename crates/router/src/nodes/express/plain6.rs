@@ -58,6 +58,13 @@ pub(super) fn key<P: Packet>(packet: &P) -> Option<Key<u128>> {
     let head = packet.head();
     let (h, rest) = head.get(ETH..)?.split_at_checked(Ip6Header::LEN)?;
     let h = Ip6Header::view(h)?;
+    // Nearly all: no extension headers, and as much behind the header as rules can ask about.
+    if let Some(&[a, b, c, d, .., flags]) = rest.first_chunk::<TRANSPORT>()
+        && is_plain(h.next_header)
+    {
+        let (src, dst) = (u128::from_be_bytes(h.src), u128::from_be_bytes(h.dst));
+        return Some(Key::whole(src, dst, h.next_header, h.traffic_class() >> 2, [a, b, c, d], flags));
+    }
     let want = if is_plain(h.next_header) { TRANSPORT } else { CHAIN };
     if rest.len() < want && head.len() < packet.len() {
         return None;
