@@ -11,6 +11,7 @@ use linerate_pipeline::{PortId, WorkerCounters};
 use crate::show::acls::{Acl, AclSample};
 use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
+use crate::show::linux::{Linux, Punt};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::Router;
 use crate::show::routes::{RouteQuery, Routes};
@@ -35,6 +36,10 @@ pub trait Dataplane: Send + Sync + 'static {
     fn acls(&self, name: Option<&str>) -> Result<Vec<Acl>, Refused>;
     /// Samples of what rules with `log` have matched, oldest first.
     fn acl_log(&self) -> Vec<AclSample>;
+    /// The join to Linux.
+    fn linux(&self) -> Linux;
+    /// Packets for Linux, by class.
+    fn punt(&self) -> Punt;
     /// Figures of the router's control logic, those of workers left out.
     fn router(&self) -> Router;
     /// Forwarding tables.

@@ -11,6 +11,7 @@ use crate::dataplane::{Dataplane, Moved, PortView, QueueView, Refused, WorkerVie
 use crate::show::acls::{Acl, AclRule, AclSample};
 use crate::show::fib::{Fib, SourceCount};
 use crate::show::interfaces::Interface;
+use crate::show::linux::{Class, Fault, Fpm, Linux, Punt, Tap};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::{LostFigures, NeighborFigures, Router, TableFigures};
 use crate::show::routes::{Path, Route, RouteQuery, Routes};
@@ -245,6 +246,47 @@ impl Dataplane for Fake {
             destination_port: Some(53),
             bytes: 60,
         }]
+    }
+
+    fn linux(&self) -> Linux {
+        Linux {
+            fpm: Some(Fpm {
+                connected: true,
+                sessions: 2,
+                connections_refused: 1,
+                messages: 1_062_049,
+                routes: 901_899,
+                next_hops: 61,
+                unusable: 3,
+                holding: true,
+                swept: 17,
+            }),
+            kernel_routes: 12,
+            kernel_resyncs: 1,
+            refused: 5,
+            refused_because: Some("the next-hop table is full".into()),
+            faults: vec![Fault { what: "a netlink message is cut off".into(), count: 4 }],
+            taps: vec![Tap {
+                interface: "wan0".into(),
+                to_linux: 1234,
+                refused: 5,
+                from_linux: 999,
+                dropped: 6,
+            }],
+        }
+    }
+
+    fn punt(&self) -> Punt {
+        let class = |class: &str, packets| Class {
+            class: class.into(),
+            explanation: "One sentence.".into(),
+            rate: 20_000,
+            packets,
+            bytes: 90 * packets,
+            policed: 7,
+            queue_full: 1,
+        };
+        Punt { classes: vec![class("bgp", 12_345), class("icmp", 0)] }
     }
 
     fn router(&self) -> Router {

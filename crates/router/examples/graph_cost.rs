@@ -196,7 +196,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         seed: 1,
         icmp_errors_per_second: 0,
         hold: Default::default(),
-        events: Events { arp: Box::new(|_| ()), nd: Box::new(|_| ()), resolve: Box::new(|_| ()), acl: Box::new(|_| ()) },
+        events: Events {
+            arp: Box::new(|_| ()),
+            nd: Box::new(|_| ()),
+            resolve: Box::new(|_| ()),
+            acl: Box::new(|_| ()),
+        },
+        punt: None,
     })?;
 
     let sent = Arc::new(Mutex::new(Batch::new()));

@@ -18,12 +18,14 @@ use crate::nodes::ip6_rewrite::{Ip6Rewrite, Ip6RewriteExit};
 use crate::nodes::local::{Local, LocalExit};
 use crate::nodes::lookup::{Ip4Lookup, Ip6Lookup, LookupExit};
 use crate::nodes::nd::{Nd, NdExit};
+use crate::nodes::punt::{Punt, PuntExit};
 use crate::nodes::resolve::{HoldLimits, Resolve, ResolveExit};
 use crate::nodes::{ErrorLimit, EventSink};
 use crate::plane::Plane;
+use crate::punt::{PuntCounters, PuntRates, PuntSink};
 
 /// What the graph of one worker is made of.
-pub struct Parts<R4, R6> {
+pub struct Parts<P, R4, R6> {
     /// Tables, shared with control and the other workers.
     pub plane: Plane<R4, R6>,
     /// Seed of the flow hash: the same on all workers, so that a flow keeps its path wherever it is processed;
@@ -35,6 +37,18 @@ pub struct Parts<R4, R6> {
     pub hold: HoldLimits,
     /// Where ARP, ND and neighbour resolution put their events: one sink each, for each has its own queue.
     pub events: Events,
+    /// The way to Linux; `None`: there is no host system behind this router.
+    pub punt: Option<PuntParts<P>>,
+}
+
+/// The way to Linux.
+pub struct PuntParts<P> {
+    /// How much of each kind may pass.
+    pub rates: PuntRates,
+    /// What passed.
+    pub counters: PuntCounters,
+    /// Where it goes.
+    pub sink: Box<dyn PuntSink<P>>,
 }
 
 /// The sinks of the nodes that raise events.
@@ -50,13 +64,13 @@ pub struct Events {
 }
 
 /// Builds the router's graph for one worker.
-pub fn assemble<P, R4, R6>(parts: Parts<R4, R6>) -> Result<Graph<P>, GraphError>
+pub fn assemble<P, R4, R6>(parts: Parts<P, R4, R6>) -> Result<Graph<P>, GraphError>
 where
     P: Packet,
     R4: Lookup<u32> + Clone + 'static,
     R6: Lookup<u128> + Clone + 'static,
 {
-    let Parts { mut plane, seed, icmp_errors_per_second, hold, events } = parts;
+    let Parts { mut plane, seed, icmp_errors_per_second, hold, events, punt } = parts;
     let interfaces = || plane.interfaces.clone();
     plane.acls = plane.acls.clone().for_worker();
     let (acls, acl_log) = (|| plane.acls.clone(), AclLog::new(events.acl));
@@ -81,6 +95,11 @@ where
     let output = g.declare("output");
     // Behind output, so that packets in front of one that is fragmented have left.
     let ip4_fragment = g.declare("ip4_fragment");
+    let has_host = punt.is_some();
+    let punt = punt.map(|parts| (g.declare("punt"), parts));
+    // Where what concerns a host system goes: to it, or where there is none, nowhere.
+    let at_host = punt.as_ref().map(|(node, _)| *node);
+    let host_or = |reason: DropReason| at_host.map_or(reason.into(), Into::into);
 
     g.define(express, Express::new(&plane, seed), |exit| match exit {
         ExpressExit::Regular => eth_input.into(),
@@ -90,7 +109,7 @@ where
         EthInputExit::Ip4 => ip4_input.into(),
         EthInputExit::Ip6 => ip6_input.into(),
         EthInputExit::Arp => arp.into(),
-        EthInputExit::Other => DropReason::EthertypeUnknown.into(),
+        EthInputExit::Other => host_or(DropReason::EthertypeUnknown),
         EthInputExit::TooShort => DropReason::EthTooShort.into(),
         EthInputExit::VlanTooShort => DropReason::VlanTooShort.into(),
         EthInputExit::VlanUnknown => DropReason::VlanUnknown.into(),
@@ -101,8 +120,8 @@ where
     });
     g.define(ip4_input, Ip4Input::new(acls(), acl_log.clone()), |exit| match exit {
         Ip4InputExit::Unicast => ip4_lookup.into(),
-        Ip4InputExit::Multicast => DropReason::Ip4MulticastUnrouted.into(),
-        Ip4InputExit::Broadcast => DropReason::Ip4Broadcast.into(),
+        Ip4InputExit::Multicast => host_or(DropReason::Ip4MulticastUnrouted),
+        Ip4InputExit::Broadcast => host_or(DropReason::Ip4Broadcast),
         Ip4InputExit::TooShort => DropReason::Ip4TooShort.into(),
         Ip4InputExit::BadVersion => DropReason::Ip4BadVersion.into(),
         Ip4InputExit::BadHeaderLength => DropReason::Ip4BadHeaderLength.into(),
@@ -121,7 +140,7 @@ where
     g.define(ip6_input, Ip6Input::new(interfaces(), acls(), acl_log.clone()), |exit| match exit {
         Ip6InputExit::Unicast => ip6_lookup.into(),
         Ip6InputExit::Local => local.into(),
-        Ip6InputExit::Multicast => DropReason::Ip6MulticastUnrouted.into(),
+        Ip6InputExit::Multicast => host_or(DropReason::Ip6MulticastUnrouted),
         Ip6InputExit::TooShort => DropReason::Ip6TooShort.into(),
         Ip6InputExit::BadVersion => DropReason::Ip6BadVersion.into(),
         Ip6InputExit::BadPayloadLength => DropReason::Ip6BadPayloadLength.into(),
@@ -136,6 +155,7 @@ where
     });
     g.define(arp, Arp::new(interfaces(), events.arp), |exit| match exit {
         ArpExit::Reply => output.into(),
+        ArpExit::Heard => host_or(DropReason::ArpConsumed),
         ArpExit::Consumed => DropReason::ArpConsumed.into(),
         ArpExit::Ignored => DropReason::ArpIgnored.into(),
         ArpExit::Malformed => DropReason::ArpMalformed.into(),
@@ -160,14 +180,14 @@ where
         LookupExit::AclUndetermined => DropReason::AclUndetermined.into(),
         LookupExit::Blackhole => DropReason::RouteBlackhole.into(),
     });
-    g.define(local, Local::new(interfaces()), |exit| match exit {
+    g.define(local, Local::new(interfaces(), has_host), |exit| match exit {
         LocalExit::Reply4 => ip4_lookup.into(),
         LocalExit::Reply6 => ip6_lookup.into(),
         LocalExit::ReplyOnLink => output.into(),
         LocalExit::Nd => nd.into(),
         LocalExit::Unreachable4 => icmp4_error.into(),
         LocalExit::Unreachable6 => icmp6_error.into(),
-        LocalExit::Punt => DropReason::LocalUnhandled.into(),
+        LocalExit::Punt => host_or(DropReason::LocalUnhandled),
         LocalExit::IcmpOther => DropReason::IcmpIgnored.into(),
         LocalExit::IcmpMalformed => DropReason::IcmpMalformed.into(),
         LocalExit::BadExtension => DropReason::Ip6BadExtension.into(),
@@ -175,8 +195,9 @@ where
     });
     g.define(nd, Nd::new(interfaces(), events.nd), |exit| match exit {
         NdExit::Reply => output.into(),
-        NdExit::Consumed => DropReason::NdConsumed.into(),
-        NdExit::Ignored | NdExit::Other => DropReason::NdIgnored.into(),
+        NdExit::Heard => host_or(DropReason::NdConsumed),
+        NdExit::Other => host_or(DropReason::NdIgnored),
+        NdExit::Ignored => DropReason::NdIgnored.into(),
         NdExit::Malformed => DropReason::NdMalformed.into(),
         NdExit::Unsendable => DropReason::IcmpUnsendable.into(),
     });
@@ -217,7 +238,7 @@ where
         Icmp4ErrorExit::Prohibited => DropReason::RouteProhibit.into(),
         Icmp4ErrorExit::Filtered => DropReason::AclRejected.into(),
         Icmp4ErrorExit::TooBig => DropReason::MtuExceeded.into(),
-        Icmp4ErrorExit::NotLocal => DropReason::LocalUnhandled.into(),
+        Icmp4ErrorExit::NotLocal => host_or(DropReason::LocalUnhandled),
     });
     g.define(icmp6_error, Icmp6Error::new(interfaces(), limit), |exit| match exit {
         Icmp6ErrorExit::Send => ip6_lookup.into(),
@@ -229,8 +250,15 @@ where
         Icmp6ErrorExit::Prohibited => DropReason::RouteProhibit.into(),
         Icmp6ErrorExit::Filtered => DropReason::AclRejected.into(),
         Icmp6ErrorExit::TooBig => DropReason::MtuExceeded.into(),
-        Icmp6ErrorExit::NotLocal => DropReason::LocalUnhandled.into(),
+        Icmp6ErrorExit::NotLocal => host_or(DropReason::LocalUnhandled),
     });
     g.define(output, Output, |exit| match exit {});
+    if let Some((node, PuntParts { rates, counters, sink })) = punt {
+        g.define(node, Punt::new(&rates, counters, sink), |exit| match exit {
+            PuntExit::Policed => DropReason::PuntPoliced.into(),
+            PuntExit::QueueFull => DropReason::PuntQueueFull.into(),
+            PuntExit::Unwanted => DropReason::EthertypeUnknown.into(),
+        });
+    }
     g.build()
 }

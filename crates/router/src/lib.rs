@@ -6,14 +6,16 @@
 //! * [`plane`]: what control and workers share. Nodes get a [`plane::Plane`].
 //! * [`acl`]: access lists of interfaces.
 //! * [`router`]: the control logic, [`Router`]. Desired state and events go in, the plane follows, probes come out.
+//! * [`update`]: routes by the batch, as routing daemons send them.
 //! * [`event`]: what workers tell control and the other way round.
 //! * [`model`]: routes, actions, static neighbours, errors. [`show`]: what views print.
 //! * [`neighbor`]: ARP and neighbour discovery as a state machine.
+//! * [`punt`]: what goes up to Linux, by class.
 //! * [`nodes`]: the packet nodes; [`graph`] joins them and is where to read a packet's way.
 //!
 //! ```text
 //!   control thread                                            workers
-//!   Router::apply / insert / withdraw / set_link ──> plane ──> nodes: fib.lookup_batch, next_hops.resolve, adjacency
+//!   Router::apply / update / insert / withdraw   ──> plane ──> nodes: fib.lookup_batch, next_hops.resolve, adjacency
 //!   Router::event  <── bounded queue of RouterEvent ────────── nodes: a packet waits, ARP or ND was heard
 //!   Router::probes ─── bounded queue of Probe ───────────────> nodes: send an ARP request or a solicitation
 //!   Router::tick, every 100 ms at least
@@ -32,14 +34,17 @@ pub mod naive;
 pub mod neighbor;
 pub mod nodes;
 pub mod plane;
+pub mod punt;
 mod rib;
 pub mod router;
 pub mod show;
 mod sync;
 mod table;
 pub mod testbed;
+pub mod update;
 
 pub use event::{Probe, RouterEvent};
 pub use model::{Path, RouteAction, RouterConfig, RouterError, Source, StaticNeighbor};
 pub use plane::{NextHop, NextHops, Plane};
 pub use router::Router;
+pub use update::Updated;

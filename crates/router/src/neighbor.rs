@@ -371,6 +371,11 @@ impl Neighbors {
         self.probes.pop_front()
     }
 
+    /// Whether any entry changed since it was last returned.
+    pub(crate) fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     /// The next entry that changed since it was last returned. One without a state must be [reaped](Self::reap).
     pub(crate) fn take_changed(&mut self) -> Option<EntryIndex> {
         let at = self.changed.pop_front()?;

@@ -637,10 +637,25 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         Self: Family<A>,
     {
         let step = self.table_mut().change(prefix, source, id)?;
+        self.follow(prefix, source, id, step);
+        // A neighbour's next hop is its own, or lent by an action: no use of either is counted.
+        if let Some(had) = step.had.filter(|_| source != Source::Neighbor) {
+            self.release(had);
+        }
+        Ok(step)
+    }
+
+    /// Notes what depends on a route that has changed.
+    pub(crate) fn follow<A: Address>(
+        &mut self,
+        prefix: Prefix<A>,
+        source: Source,
+        id: Option<NextHopId>,
+        step: Step,
+    ) {
         self.stirred |= step.before != step.after;
         if source == Source::Neighbor {
-            // Its next hop is the neighbour's own, or lent by an action: no use of either is counted.
-            return Ok(step);
+            return;
         }
         // Networks that go concern neighbours as much as those that come.
         let shortest = self.links.shortest(A::BITS);
@@ -655,10 +670,26 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                 inside.into_iter().for_each(|at| self.neighbors.touch(at));
             }
         }
-        if let Some(had) = step.had {
-            self.release(had);
+    }
+
+    /// Takes back what [`follow`](Self::follow) counted, for a change that is taken back.
+    pub(crate) fn unfollow<A: Address>(
+        &mut self,
+        prefix: Prefix<A>,
+        source: Source,
+        id: Option<NextHopId>,
+        step: Step,
+    ) {
+        if source != Source::Neighbor {
+            for (id, comes) in [(id, false), (step.had, true)] {
+                self.count_link(prefix, id, comes);
+            }
         }
-        Ok(step)
+    }
+
+    /// Whether something waits for [`settle`](Self::settle).
+    pub(crate) fn is_unsettled(&self) -> bool {
+        !self.actions.dirty.is_empty() || self.neighbors.has_changed()
     }
 
     fn count_links<A: Address>(&mut self, routes: &Sorted<A>, comes: bool) {
@@ -688,7 +719,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
 
     /// Ends a change. Only now are workers told to look again at packets they hold: all of it is in the tables, and no
     /// other change need follow for them to see it.
-    fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.settle();
         if std::mem::take(&mut self.stirred) {
             self.plane.wake();
@@ -723,7 +754,7 @@ fn check_neighbors(neighbors: &[StaticNeighbor], table: &InterfaceTable) -> Resu
 
 #[cfg(test)]
 #[path = "router_tests.rs"]
-mod tests;
+pub(crate) mod tests;
 
 #[cfg(test)]
 #[path = "router_full_tests.rs"]

@@ -108,8 +108,18 @@ fn actions6() -> Vec<RouteAction> {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Interface { index: u16, addresses: usize, up: bool },
-    Route { prefix: usize, learned: bool, action: Option<usize> },
+    Interface {
+        index: u16,
+        addresses: usize,
+        up: bool,
+    },
+    Route {
+        prefix: usize,
+        learned: bool,
+        action: Option<usize>,
+    },
+    /// Learned routes.
+    Batch(Vec<(usize, Option<usize>)>),
     Neighbors(u8),
 }
 
@@ -119,6 +129,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(index, addresses, up)| Step::Interface { index, addresses, up }),
         5 => (0..PREFIXES.len(), any::<bool>(), prop::option::weighted(0.75, 0usize..9))
             .prop_map(|(prefix, learned, action)| Step::Route { prefix, learned, action }),
+        2 => prop::collection::vec((0..PREFIXES.len(), prop::option::weighted(0.7, 0usize..9)), 0..20)
+            .prop_map(Step::Batch),
         1 => any::<u8>().prop_map(Step::Neighbors),
     ];
     prop::collection::vec(step, 1..40)
@@ -323,7 +335,7 @@ proptest! {
 
     #[test]
     fn every_answer_is_what_the_configuration_says(steps in steps()) {
-        let (v4, v6) = (actions(), actions6());
+        let (actions4, actions6) = (actions(), actions6());
         let mut r = fresh();
         let mut model = Model::default();
         r.set_interfaces(0, (0..INTERFACES).map(|i| (i, model.interface(i)))).unwrap();
@@ -336,7 +348,7 @@ proptest! {
                 Step::Route { prefix, learned, action } => {
                     let source = if learned { Source::Learned } else { Source::Static };
                     let net: IpNet = PREFIXES[prefix].parse().unwrap();
-                    let pool = if net.addr().is_ipv4() { &v4 } else { &v6 };
+                    let pool = if net.addr().is_ipv4() { &actions4 } else { &actions6 };
                     match action {
                         Some(a) => {
                             let action = &pool[a % pool.len()];
@@ -348,6 +360,27 @@ proptest! {
                             prop_assert_eq!(r.withdraw(0, source, net).unwrap(), had);
                         }
                     }
+                }
+                Step::Batch(batch) => {
+                    let mut changes = Vec::new();
+                    let (mut v4, mut v6) = (BTreeMap::new(), BTreeMap::new());
+                    for (prefix, action) in batch {
+                        let net: IpNet = PREFIXES[prefix].parse().unwrap();
+                        // Routes of one action share it, as daemons' routes do.
+                        let (pool, shared) =
+                            if net.addr().is_ipv4() { (&actions4, &mut v4) } else { (&actions6, &mut v6) };
+                        let at = action.map(|a| a % pool.len());
+                        let action = at.map(|a| shared.entry(a).or_insert_with(|| Arc::new(pool[a].clone())).clone());
+                        let key = (prefix, Source::Learned);
+                        match &action {
+                            Some(action) => _ = model.routes.insert(key, (**action).clone()),
+                            None => _ = model.routes.remove(&key),
+                        }
+                        changes.push((net, action));
+                    }
+                    let updated = r.update(0, Source::Learned, &changes);
+                    let done = updated.added + updated.replaced + updated.removed + updated.unchanged;
+                    prop_assert_eq!((done, updated.refused), (changes.len(), 0));
                 }
                 Step::Neighbors(bits) => {
                     let mut next = model.clone();

@@ -87,6 +87,14 @@ pub(crate) mod test_views {
         show::Interfaces { interfaces: Fake::new().interfaces() }
     }
 
+    pub(crate) fn linux() -> show::Linux {
+        Fake::new().linux()
+    }
+
+    pub(crate) fn punt() -> show::Punt {
+        Fake::new().punt()
+    }
+
     pub(crate) fn neighbors() -> show::Neighbors {
         show::Neighbors { neighbors: Fake::new().neighbors() }
     }

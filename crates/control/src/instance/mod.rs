@@ -1,18 +1,20 @@
 //! The engine's instance as the API sees it.
 
+mod linux;
 mod router;
 
 use linerate_engine::desired::{Desired, InterfaceSpec};
 use linerate_engine::instance::{Instance, Product, StartError, StopError};
 use linerate_engine::workers::MoveError;
-use linerate_pipeline::PortId;
 use linerate_pipeline::trace::Hop;
+use linerate_pipeline::{IfIndex, PortId};
 
 use crate::api::mac;
 use crate::dataplane::{Dataplane, Moved, PortView, QueueView, Refused, WorkerView};
 use crate::show::acls::{Acl, AclSample};
 use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
+use crate::show::linux::{Linux, Punt};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::Router;
 use crate::show::routes::{RouteQuery, Routes};
@@ -89,23 +91,38 @@ impl Dataplane for Running {
 
     fn interfaces(&self) -> Vec<Interface> {
         let ports = self.instance.ports();
-        let view = |i: &InterfaceSpec| {
-            let port = ports.iter().find(|p| p.name == i.port);
-            Interface {
-                name: i.name.clone(),
-                port: i.port.clone(),
-                vlan: i.vlan,
-                inner_vlan: i.inner_vlan,
-                mac: mac(i.mac.or(port.map(|p| p.mac)).unwrap_or_default()),
-                mtu: i.mtu.or(port.map(|p| p.mtu)).unwrap_or_default(),
-                admin_up: i.up,
-                link_up: port.is_some_and(|p| p.up),
-                addresses: i.addresses.iter().map(ToString::to_string).collect(),
-                acl_in: i.acl_in.clone(),
-                acl_out: i.acl_out.clone(),
-            }
+        let admin_up: Vec<bool> =
+            (0..self.interfaces.len()).map(|at| self.instance.is_admin_up(at as IfIndex)).collect();
+        // As the router has them: Linux may have changed MAC address, MTU and addresses since the start.
+        let view = |(at, i): (usize, &InterfaceSpec), own: Option<&linerate_pipeline::Interface>| Interface {
+            name: i.name.clone(),
+            port: i.port.clone(),
+            vlan: i.vlan,
+            inner_vlan: i.inner_vlan,
+            mac: mac(own.map(|o| o.mac).unwrap_or_default()),
+            mtu: own.map_or(0, |o| o.mtu),
+            admin_up: admin_up.get(at).copied().unwrap_or(i.up),
+            link_up: ports.iter().find(|p| p.name == i.port).is_some_and(|p| p.up),
+            addresses: own.map_or(Vec::new(), |o| {
+                o.ip4.iter().map(ToString::to_string).chain(o.ip6.iter().map(ToString::to_string)).collect()
+            }),
+            acl_in: i.acl_in.clone(),
+            acl_out: i.acl_out.clone(),
         };
-        self.interfaces.iter().map(view).collect()
+        let all = self.instance.with_router(|router, _| {
+            let of = |(at, i)| view((at, i), router.interfaces().get(at as IfIndex));
+            self.interfaces.iter().enumerate().map(of).collect()
+        });
+        all.unwrap_or_default()
+    }
+
+    fn linux(&self) -> Linux {
+        let name = |at: usize| self.interfaces.get(at).map(|i| i.name.clone());
+        self.instance.linux().map(|view| linux::linux(view, name)).unwrap_or_default()
+    }
+
+    fn punt(&self) -> Punt {
+        self.instance.linux().map(linux::punt).unwrap_or_default()
     }
 
     fn neighbors(&self) -> Vec<Neighbor> {

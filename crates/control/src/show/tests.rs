@@ -40,6 +40,13 @@ fn interfaces() {
 }
 
 #[test]
+fn linux() {
+    both("linux", &views::linux());
+    both("punt", &views::punt());
+    assert!(Linux::default().text().contains("no [linux]") && Punt::default().text().contains("no [linux]"));
+}
+
+#[test]
 fn neighbors() {
     both("neighbors", &views::neighbors());
 }

@@ -55,6 +55,9 @@ pub enum StartError {
     /// Access lists that cannot be.
     #[error(transparent)]
     Acl(#[from] AclError),
+    /// Linux cannot be joined.
+    #[error(transparent)]
+    Linux(#[from] crate::host::HostError),
     /// A graph cannot be put together.
     #[error(transparent)]
     Graph(#[from] GraphError),

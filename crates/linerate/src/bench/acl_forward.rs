@@ -98,7 +98,12 @@ fn group<A: Table + Listed>(bench: &mut Bench, routes: &Routes<A>, profile: Prof
         let of = |bound: bool| bound.then(|| list.name.clone());
         let bind = |interface: IfIndex| AclBinding { interface, input: of(input), output: of(output) };
         router.set_acls(vec![list.clone()], &[bind(0), bind(1)])?;
-        let parts = router_graph::RouterParts { plane: router.plane(), seed: 7, icmp_errors_per_second: 10 };
+        let parts = router_graph::RouterParts {
+            plane: router.plane(),
+            seed: 7,
+            icmp_errors_per_second: 10,
+            punt: None,
+        };
         let built = router_graph::graph(&parts)?;
         contenders.push(bench.contender(name, &pair, i + 1, domain, built.graph)?);
         router.tick(bench.clock.now());

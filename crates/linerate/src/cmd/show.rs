@@ -56,6 +56,10 @@ enum View {
         #[arg(long)]
         log: bool,
     },
+    /// The join to Linux: FRR's session, kernel routes, taps
+    Linux,
+    /// Packets given to Linux, by class, and what was policed
+    Punt,
     /// What the control logic counts: neighbours, tables, events lost
     Router,
     /// Dropped packets by reason, and packets that no counter explains
@@ -123,6 +127,8 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
         View::Acl { log: true, .. } => args.view::<show::AclLog>(&client, "/v1/acl-log"),
         View::Acl { name: None, .. } => args.view::<show::Acls>(&client, "/v1/acls"),
         View::Acl { name: Some(name), .. } => args.view::<show::Acls>(&client, &acl_path(name)?),
+        View::Linux => args.view::<show::Linux>(&client, "/v1/linux"),
+        View::Punt => args.view::<show::Punt>(&client, "/v1/punt"),
         View::Router => args.view::<show::Router>(&client, "/v1/router"),
         View::Drops => args.view::<show::Drops>(&client, "/v1/drops"),
         View::Fib => args.view::<show::Fibs>(&client, "/v1/fib"),

@@ -4,6 +4,8 @@
 //! memory pages) of their own, and a change in a full table waits for every line it touches. The owner keeps an array
 //! and the number of items; a list that outgrows the array moves to a block, and the array's first item then says where.
 
+use super::simd::prefetch;
+
 /// What lists can hold: anything that can hold a position instead.
 pub(crate) trait Item: Copy + Default {
     /// An item that holds a position.
@@ -39,6 +41,14 @@ impl<T: Item> Lists<T> {
         }
         let at = own[0].position() as usize;
         &self.items[at..at + len]
+    }
+
+    /// Asks for the cache line of an item that is not in its owner.
+    #[inline]
+    pub(crate) fn prefetch<const N: usize>(&self, own: &[T; N], len: usize, i: usize) {
+        if let Some(item) = self.get(own, len).get(i) {
+            prefetch(item);
+        }
     }
 
     /// One item of a list.

@@ -4,6 +4,7 @@
 //! ([`Lookup`], shared with workers, wait-free). The structure can change without its users noticing: the router is
 //! written against these two traits only.
 
+mod apply;
 mod arena;
 pub mod ip4;
 pub mod ip6;
@@ -19,6 +20,7 @@ mod strided;
 mod testing;
 mod tree;
 
+pub use apply::{Change, Refused};
 pub use next_hops::MAX_NEXT_HOPS;
 
 use crate::prefix::{Address, Prefix};
@@ -59,6 +61,14 @@ pub trait Fib<A: Address>: Sized {
 
     /// Removes a route. Returns its next hop, or `None` where the table did not have it.
     fn withdraw(&mut self, prefix: Prefix<A>) -> Option<NextHopId>;
+
+    /// Makes changes in order: the same as [`insert`](Self::insert) and [`withdraw`](Self::withdraw) one by one, but
+    /// without waiting for memory between them, so that it takes about the same time whatever the order. Batches of 64 and
+    /// more are worth it; longer than some thousand gain nothing more. All changes are in effect when it returns. The
+    /// first one that is refused ends the batch: those before it are made, it and those behind it are not.
+    fn apply(&mut self, changes: &[Change<A>]) -> Result<(), Refused> {
+        apply::one_by_one(self, changes)
+    }
 
     /// The next hop of exactly this prefix.
     fn get(&self, prefix: Prefix<A>) -> Option<NextHopId>;

@@ -3,10 +3,17 @@
 //! What differs between them — how a node looks to readers and how a change is published — is an [`Encoding`].
 
 use super::{
-    FibError, NO_ROUTE, NextHopId,
-    tree::{NONE, NodeId, Touched, Tree, top_bits},
+    Change, FibError, NO_ROUTE, NextHopId, Refused,
+    apply::in_order,
+    simd::prefetch,
+    tree::{NONE, NodeId, Touched, Tree, Walker, top_bits},
 };
+use crate::prefix::{Address, Prefix};
+use arrayvec::ArrayVec;
 use std::{collections::HashMap, mem, ops::Range};
+
+/// Changes of a batch whose memory is asked for together.
+const GROUP: usize = 32;
 
 /// Slots of the direct table: up to two ranges.
 pub(crate) type SlotRanges = [Range<usize>; 2];
@@ -37,6 +44,8 @@ pub(crate) trait Encoding {
         slots: &Slots,
         which: &[Range<usize>],
     ) -> Result<(), FibError>;
+    /// Asks for the cache lines of an encoding that is about to be read.
+    fn ask(&self, place: &Self::Place);
     /// The value leaves hold for a next hop, for one more route.
     fn acquire(&mut self, nh: NextHopId) -> Result<u32, FibError>;
     /// One route less.
@@ -140,6 +149,54 @@ impl<E: Encoding> Writer<E> {
             self.tree.dead.clear();
         }
         result
+    }
+
+    /// See [`super::Fib::apply`].
+    pub(crate) fn apply<A: Address>(
+        &mut self,
+        changes: &[Change<A>],
+        key: impl Fn(Prefix<A>) -> Key,
+    ) -> Result<(), Refused> {
+        for (n, group) in changes.chunks(GROUP).enumerate() {
+            self.ask(group.iter().map(|change| key(change.prefix)));
+            let done = in_order(group, |change| match change.next_hop {
+                Some(nh) => self.insert(key(change.prefix), nh).map(drop),
+                None => {
+                    self.withdraw(key(change.prefix));
+                    Ok(())
+                }
+            });
+            done.map_err(|refused| Refused { at: n * GROUP + refused.at, ..refused })?;
+        }
+        Ok(())
+    }
+
+    /// Asks for what changing these routes is going to read, level by level: while one waits for memory, so do all others.
+    fn ask(&self, keys: impl Iterator<Item = Key> + Clone) {
+        for (bits, _) in keys.clone() {
+            prefetch(&self.slots.root[E::slot_of(bits).0]);
+        }
+        let mut walkers: ArrayVec<Walker, GROUP> = keys
+            .take(GROUP)
+            .map(|(bits, len)| self.tree.set_out(self.slots.root[E::slot_of(bits).0], bits, len))
+            .collect();
+        // The first `going` of them are still on their way.
+        let mut going = walkers.len();
+        while going > 0 {
+            let mut i = 0;
+            while i < going {
+                if self.tree.step(&mut walkers[i]) {
+                    i += 1;
+                } else {
+                    going -= 1;
+                    walkers.swap(i, going);
+                }
+            }
+        }
+        for walker in &walkers {
+            self.encoding.ask(self.tree.place(walker.at));
+            self.encoding.ask(self.tree.place(walker.above));
+        }
     }
 
     /// Bytes of routes, tree and slots.

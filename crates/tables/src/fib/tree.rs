@@ -5,7 +5,10 @@
 //!
 //! Addresses are `u128` with the first bit on top, whatever the family ("left-aligned"), so one tree serves both.
 
-use super::lists::{Item, Lists};
+use super::{
+    lists::{Item, Lists},
+    simd::prefetch,
+};
 use std::ops::Range;
 
 /// Address bits one node decides.
@@ -68,6 +71,19 @@ pub(crate) enum Touched {
     Slots,
     /// The root lost its last route and is gone; the slot falls back to its short route.
     RootGone,
+}
+
+/// Somebody on the way down to where a prefix belongs, who never waits: a step asks for what the next one reads.
+#[derive(Clone, Copy)]
+pub(crate) struct Walker {
+    pub(crate) key: u128,
+    pub(crate) len: u8,
+    /// The node that was asked for.
+    pub(crate) at: NodeId,
+    /// The one above; [`NONE`] above a root.
+    pub(crate) above: NodeId,
+    /// The list of the nodes below was asked for as well.
+    listed: bool,
 }
 
 /// A forest of nodes. Roots are kept by the caller.
@@ -279,6 +295,43 @@ impl<P: Clone + Default> Tree<P> {
             self.dirty[id as usize] = true;
             self.push_down(id, 0..64);
         }
+    }
+
+    /// Sets out from a root, which may be [`NONE`].
+    #[inline]
+    pub(crate) fn set_out(&self, root: NodeId, key: u128, len: u8) -> Walker {
+        self.ask(root);
+        Walker { key, len, at: root, above: NONE, listed: false }
+    }
+
+    /// One step down; returns whether there may be more. The tree may change between steps: a walker may lose its way, and
+    /// what it asked for is of no use then, nothing worse.
+    #[inline]
+    pub(crate) fn step(&self, walker: &mut Walker) -> bool {
+        let node = self.node(walker.at);
+        let (c, count) = (cell(walker.key, node.depth), node.kids.count_ones() as usize);
+        if !walker.listed {
+            // Also where the list is in the node itself: cheaper than a branch nobody can foresee.
+            self.kid_lists.prefetch(&node.kid_ids, count, node.rank(c));
+            walker.listed = true;
+            return true;
+        }
+        let goes_on = (node.key ^ walker.key) & top_bits(node.depth) == 0
+            && walker.len > node.depth + STRIDE
+            && node.kids >> c & 1 == 1;
+        if goes_on {
+            let kid = self.kid_ids(walker.at)[node.rank(c)];
+            self.ask(kid);
+            (walker.above, walker.at, walker.listed) = (walker.at, kid, false);
+        }
+        goes_on
+    }
+
+    #[inline]
+    fn ask(&self, id: NodeId) {
+        prefetch(&self.nodes[id as usize]);
+        prefetch(&self.places[id as usize]);
+        prefetch(&self.dirty[id as usize]);
     }
 
     /// Bytes the forest occupies.

@@ -23,6 +23,7 @@
 //! Updates repaint one record from the slot's routes, write it to a fresh block and publish it with one store of its
 //! entry; the old block is retired through [QSBR](crate::qsbr). `docs/fib.md` has the figures and what else was tried.
 
+mod apply;
 pub(crate) mod batch;
 mod below;
 pub(crate) mod layout;
@@ -33,7 +34,9 @@ mod rib;
 
 pub use reader::{Ip4Reader, Kernel};
 
-use super::{Fib, FibError, FibMemory, NO_ROUTE, NextHopId, arena::Arena, next_hops::NextHops};
+use super::{
+    Change, Fib, FibError, FibMemory, NO_ROUTE, NextHopId, Refused, arena::Arena, next_hops::NextHops,
+};
 use crate::{prefix::Prefix, qsbr::Domain};
 use layout::{CELLS, Encoded, Entry, Painted, QUAD_WORDS, SLOTS};
 use reader::Shared;
@@ -121,6 +124,69 @@ impl Ip4Fib {
         self.hops.set_default(nh);
         let old = mem::replace(&mut self.default, nh);
         (old != NO_ROUTE).then_some(old)
+    }
+
+    /// [`insert`](Fib::insert), its memory asked for.
+    fn put_route(&mut self, prefix: Prefix<u32>, nh: NextHopId) -> Result<Option<NextHopId>, FibError> {
+        if nh == NO_ROUTE {
+            return Err(FibError::ReservedNextHop);
+        }
+        let (addr, len) = (prefix.first(), prefix.len());
+        if len == 0 {
+            let old = self.set_default(nh);
+            self.routes += usize::from(old.is_none());
+            return Ok(old);
+        }
+        if self.rib.get(addr, len).is_some_and(|index| self.hops.id(index) == nh) {
+            return Ok(Some(nh));
+        }
+        self.retry_stale();
+        self.arena.reserve(self.most_words(addr, len) + HEADROOM)?;
+        let index = self.hops.acquire(nh)?;
+        let old = self.rib.set(addr, len, index);
+        if Rib::is_short(len) {
+            for slot in Rib::slots_under(addr, len) {
+                if self.rib.cover_with(slot, len, index) {
+                    self.publish_or_defer(slot, Changed::Slot);
+                }
+            }
+        } else {
+            self.publish_or_defer((addr >> 14) as usize, changed_by(prefix));
+        }
+        self.routes += usize::from(old.is_none());
+        Ok(old.map(|index| {
+            let id = self.hops.id(index);
+            self.hops.release(index);
+            id
+        }))
+    }
+
+    /// [`withdraw`](Fib::withdraw), its memory asked for.
+    fn take_route(&mut self, prefix: Prefix<u32>) -> Option<NextHopId> {
+        let (addr, len) = (prefix.first(), prefix.len());
+        if len == 0 {
+            let old = self.set_default(NO_ROUTE);
+            self.routes -= usize::from(old.is_some());
+            return old;
+        }
+        let index = self.rib.remove(addr, len)?;
+        self.retry_stale();
+        if Rib::is_short(len) {
+            let parent = self.rib.parent(addr, len);
+            for slot in Rib::slots_under(addr, len) {
+                if self.rib.uncover(slot, len, parent) {
+                    self.publish_or_defer(slot, Changed::Slot);
+                }
+            }
+        } else {
+            let slot = (addr >> 14) as usize;
+            self.publish_or_defer(slot, changed_by(prefix));
+            self.rib.drop_if_empty(slot);
+        }
+        self.routes -= 1;
+        let id = self.hops.id(index);
+        self.hops.release(index);
+        Some(id)
     }
 
     /// What publishing a change to this prefix can take at most.
@@ -249,67 +315,21 @@ impl Fib<u32> for Ip4Fib {
     }
 
     fn insert(&mut self, prefix: Prefix<u32>, nh: NextHopId) -> Result<Option<NextHopId>, FibError> {
-        if nh == NO_ROUTE {
-            return Err(FibError::ReservedNextHop);
+        if !Rib::is_short(prefix.len()) {
+            self.prefetch((prefix.first() >> 14) as usize);
         }
-        let (addr, len) = (prefix.first(), prefix.len());
-        if len == 0 {
-            let old = self.set_default(nh);
-            self.routes += usize::from(old.is_none());
-            return Ok(old);
-        }
-        if !Rib::is_short(len) {
-            self.prefetch((addr >> 14) as usize);
-        }
-        if self.rib.get(addr, len).is_some_and(|index| self.hops.id(index) == nh) {
-            return Ok(Some(nh));
-        }
-        self.retry_stale();
-        self.arena.reserve(self.most_words(addr, len) + HEADROOM)?;
-        let index = self.hops.acquire(nh)?;
-        let old = self.rib.set(addr, len, index);
-        if Rib::is_short(len) {
-            for slot in Rib::slots_under(addr, len) {
-                if self.rib.cover_with(slot, len, index) {
-                    self.publish_or_defer(slot, Changed::Slot);
-                }
-            }
-        } else {
-            self.publish_or_defer((addr >> 14) as usize, changed_by(prefix));
-        }
-        self.routes += usize::from(old.is_none());
-        Ok(old.map(|index| {
-            let id = self.hops.id(index);
-            self.hops.release(index);
-            id
-        }))
+        self.put_route(prefix, nh)
     }
 
     fn withdraw(&mut self, prefix: Prefix<u32>) -> Option<NextHopId> {
-        let (addr, len) = (prefix.first(), prefix.len());
-        if len == 0 {
-            let old = self.set_default(NO_ROUTE);
-            self.routes -= usize::from(old.is_some());
-            return old;
+        if !Rib::is_short(prefix.len()) {
+            self.prefetch((prefix.first() >> 14) as usize);
         }
-        let index = self.rib.remove(addr, len)?;
-        self.retry_stale();
-        if Rib::is_short(len) {
-            let parent = self.rib.parent(addr, len);
-            for slot in Rib::slots_under(addr, len) {
-                if self.rib.uncover(slot, len, parent) {
-                    self.publish_or_defer(slot, Changed::Slot);
-                }
-            }
-        } else {
-            let slot = (addr >> 14) as usize;
-            self.publish_or_defer(slot, changed_by(prefix));
-            self.rib.drop_if_empty(slot);
-        }
-        self.routes -= 1;
-        let id = self.hops.id(index);
-        self.hops.release(index);
-        Some(id)
+        self.take_route(prefix)
+    }
+
+    fn apply(&mut self, changes: &[Change<u32>]) -> Result<(), Refused> {
+        self.apply_all(changes)
     }
 
     fn get(&self, prefix: Prefix<u32>) -> Option<NextHopId> {

@@ -4,7 +4,7 @@ use super::{
     below::{At, Blocks},
     layout::SLOTS,
 };
-use crate::fib::{FibError, arena::zeroed};
+use crate::fib::{FibError, arena::zeroed, simd::prefetch};
 use zerocopy::FromZeros;
 
 /// Longest prefix that covers whole slots.
@@ -103,6 +103,19 @@ impl Rib {
     #[inline]
     pub(crate) fn prefetch(&self, slot: usize) {
         self.blocks.prefetch(self.below(slot));
+    }
+
+    /// Asks for the words that say where to find those lines.
+    #[inline]
+    pub(crate) fn prefetch_words(&self, addr: u32, len: u8) {
+        if let Some(around) = self.slots.get((addr >> 14) as usize) {
+            prefetch(around);
+        }
+        if Self::is_short(len)
+            && let Some(index) = self.short.get(node(addr, len))
+        {
+            prefetch(index);
+        }
     }
 
     /// Whether a prefix of this length covers whole slots.

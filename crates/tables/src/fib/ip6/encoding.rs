@@ -263,6 +263,12 @@ impl Encoding for Records {
         self.finish(tree, plan, encoded)
     }
 
+    fn ask(&self, place: &Place) {
+        let at = place.item & INDEX;
+        self.arena.prefetch(at);
+        self.arena.prefetch(at + 8);
+    }
+
     fn acquire(&mut self, nh: NextHopId) -> Result<u32, FibError> {
         if nh < LABELLED { Ok(nh) } else { Ok(LABELLED + u32::from(self.labels.acquire(nh)?)) }
     }

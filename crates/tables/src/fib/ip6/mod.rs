@@ -33,7 +33,9 @@ mod slots;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use super::{Fib, FibError, FibMemory, Lookup, NextHopId, labels::LabelTable, strided::Writer};
+use super::{
+    Change, Fib, FibError, FibMemory, Lookup, NextHopId, Refused, labels::LabelTable, strided::Writer,
+};
 use crate::{prefix::Prefix, qsbr::Domain};
 use std::sync::{Arc, atomic::AtomicU32};
 
@@ -110,6 +112,10 @@ impl Fib<u128> for Ip6Fib {
 
     fn withdraw(&mut self, prefix: Prefix<u128>) -> Option<NextHopId> {
         self.writer.withdraw((prefix.first(), prefix.len()))
+    }
+
+    fn apply(&mut self, changes: &[Change<u128>]) -> Result<(), Refused> {
+        self.writer.apply(changes, |prefix| (prefix.first(), prefix.len()))
     }
 
     fn get(&self, prefix: Prefix<u128>) -> Option<NextHopId> {

@@ -338,6 +338,10 @@ impl Encoding for Nodes {
         self.finish(tree, plan, planned, NONE)
     }
 
+    fn ask(&self, place: &Place) {
+        self.arena.prefetch(place.at);
+    }
+
     fn acquire(&mut self, nh: NextHopId) -> Result<u32, FibError> {
         Ok(self.labels.acquire(nh)?.into())
     }

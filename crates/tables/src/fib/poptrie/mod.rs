@@ -22,7 +22,9 @@ mod encoding;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use super::{Fib, FibError, FibMemory, Lookup, NextHopId, labels::LabelTable, strided::Writer};
+use super::{
+    Change, Fib, FibError, FibMemory, Lookup, NextHopId, Refused, labels::LabelTable, strided::Writer,
+};
 use crate::{
     prefix::{Address, Prefix},
     qsbr::Domain,
@@ -103,6 +105,10 @@ impl<A: Bits> Fib<A> for Poptrie<A> {
 
     fn withdraw(&mut self, prefix: Prefix<A>) -> Option<NextHopId> {
         self.writer.withdraw(key(prefix))
+    }
+
+    fn apply(&mut self, changes: &[Change<A>]) -> Result<(), Refused> {
+        self.writer.apply(changes, key)
     }
 
     fn get(&self, prefix: Prefix<A>) -> Option<NextHopId> {
