@@ -1,7 +1,7 @@
 //! What was found for recent keys, in front of a classifier: one cache line instead of a lookup.
 //!
 //! Exact: an entry holds the whole key and which rules it was found for, so that it never answers for another key, nor after the
-//! rules have changed. Two entries to a bucket; the older of them need not be the one that goes. Where traffic has more keys
+//! rules have changed. Two entries to a bucket, of which a new one replaces either. Where traffic has more keys
 //! than there is room for, most questions would miss: then the cache rests for a while and costs nothing.
 
 use super::{ActionId, Compiled, Workspace};
@@ -37,6 +37,8 @@ pub struct Cache<A: Shape> {
     asked: u32,
     answered: u32,
     resting: u32,
+    /// Random numbers, of a simple kind.
+    draw: u32,
     missing: Box<Missing<A>>,
 }
 
@@ -62,6 +64,7 @@ impl<A: Shape> Default for Cache<A> {
             asked: 0,
             answered: 0,
             resting: 0,
+            draw: 1,
             missing: Box::new(Missing { keys: [none; LANES], lanes: [0; LANES], found: [0; LANES] }),
         }
     }
@@ -144,15 +147,10 @@ impl<A: Shape> Cache<A> {
             let at = Self::bucket(self.shift, key);
             let bucket = buckets.get_mut(at..at + 2 * Self::ENTRY);
             let Some((a, b)) = bucket.and_then(|b| b.split_at_mut_checked(Self::ENTRY)) else { continue };
-            // Mostly the first goes to second place; at times it stays, or keys that come round and round would never meet
-            // themselves again.
-            let keep = *action ^ key.words.get()[0] as u32;
-            if keep & 3 == 0 && a.get(A::Words::COUNT - 2).is_some_and(|w| *w != 0) {
-                write(b, key, version, *action);
-            } else {
-                b.copy_from_slice(a);
-                write(a, key, version, *action);
-            }
+            // By chance: of keys that come round and round, more than there is room for, some then still meet themselves.
+            self.draw = self.draw.wrapping_mul(0x915f_77f5).wrapping_add(1);
+            let entry = if self.draw >> 31 == 0 { a } else { b };
+            write(entry, key, version, *action);
         }
     }
 
