@@ -189,8 +189,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         next_hops.add(NextHop::Forward(a))?;
     }
     let interfaces = Publisher::new(table);
-    let plane =
-        Plane { fib4: Direct, fib6: Direct, next_hops: next_hops.reader(), interfaces: interfaces.reader(), acls: AclWriter::default().reader() };
+    let plane = Plane {
+        fib4: Direct,
+        fib6: Direct,
+        next_hops: next_hops.reader(),
+        interfaces: interfaces.reader(),
+        acls: AclWriter::default().reader(),
+    };
     let mut graph: Graph<Frame> = assemble(Parts {
         plane,
         seed: 1,

@@ -234,15 +234,26 @@ fn rejected_packets_are_answered_from_the_interface_they_came_in_by() {
 
 #[test]
 fn outgoing_lists_filter_what_is_forwarded_and_not_what_the_router_says() {
-    let lists = || vec![acl("out", "deny udp any any eq 53\nreject udp any any eq 54\npermit udp any any", AclAction::Deny)];
+    let lists = || {
+        vec![acl(
+            "out",
+            "deny udp any any eq 53\nreject udp any any eq 54\npermit udp any any",
+            AclAction::Deny,
+        )]
+    };
     for regular in [false, true] {
-        let mut bed = filtered(lists(), &[bind(WAN, None, Some("out")), bind(LAN, None, Some("out"))], regular);
+        let mut bed =
+            filtered(lists(), &[bind(WAN, None, Some("out")), bind(LAN, None, Some("out"))], regular);
         let to_wan = |port| ip4("198.18.0.1", ip4::UDP, &udp(port), |_| {});
         assert_eq!(bed.frame(0, &to_wan(55)).len(), 1);
         assert_eq!(bed.frame(0, &to_wan(53)), []);
         assert_eq!(bed.drops(), [(DropReason::AclOutDenied, 1)]);
         let answer = bed.frame(0, &to_wan(54)).remove(0);
-        assert_eq!((answer.port, answer.frame[34], answer.frame[35]), (0, 3, 13), "though ICMP may not leave by lan");
+        assert_eq!(
+            (answer.port, answer.frame[34], answer.frame[35]),
+            (0, 3, 13),
+            "though ICMP may not leave by lan"
+        );
         // To jumbo, which has no list.
         assert_eq!(bed.frame(0, &ip4("100.64.6.1", 47, &[0; 8], |_| {})).len(), 1);
         let ping = |dst: &str| {
@@ -272,7 +283,8 @@ fn packets_for_the_router_pass_the_incoming_list_and_arp_and_nd_are_not_cut_off(
         let us = a6("2001:db8::1");
         let mut body = [&[135, 0, 0, 0, 0, 0, 0, 0][..], &us].concat();
         body.extend([1, 1, 2, 0, 0, 0, 9, 0]);
-        let sum = Sum::pseudo6(&a6("2001:db8::9"), &us, ip6::ICMPV6, body.len() as u32).over(&body).checksum();
+        let sum =
+            Sum::pseudo6(&a6("2001:db8::9"), &us, ip6::ICMPV6, body.len() as u32).over(&body).checksum();
         body[2..4].copy_from_slice(&sum.to_be_bytes());
         let mut frame = ip6("2001:db8::1", ip6::ICMPV6, &body);
         frame[21] = 255;
@@ -289,7 +301,10 @@ fn packets_for_the_router_pass_the_incoming_list_and_arp_and_nd_are_not_cut_off(
 
 #[test]
 fn tagged_frames_have_lists_of_their_own_interface() {
-    let lists = vec![acl("a", "permit ip any any vlan 7", AclAction::Deny), acl("b", "deny ip any any", AclAction::Deny)];
+    let lists = vec![
+        acl("a", "permit ip any any vlan 7", AclAction::Deny),
+        acl("b", "deny ip any any", AclAction::Deny),
+    ];
     let mut bed = filtered(lists, &[bind(2, Some("a"), None), bind(WAN, Some("b"), None)], false);
     let mut plain = ip4("10.0.0.9", ip4::UDP, &udp(53), |_| {});
     plain[5] = 1;

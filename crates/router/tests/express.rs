@@ -120,7 +120,8 @@ fn with_lists(bed: &mut Testbed, rules: &[Vec<&str>; 2]) {
         input: input.map(Into::into),
         output: output.map(Into::into),
     };
-    let bindings = [bind(0, Some("in"), Some("in")), bind(1, None, Some("out")), bind(6, Some("out"), Some("in"))];
+    let bindings =
+        [bind(0, Some("in"), Some("in")), bind(1, None, Some("out")), bind(6, Some("out"), Some("in"))];
     bed.acls().replace(acls, &bindings).unwrap();
 }
 
@@ -166,12 +167,15 @@ proptest! {
 /// What lists plainly permit stays on the express way, also where they are asked on both sides.
 #[test]
 fn permitted_packets_stay_on_the_express_way() {
-    for (input, output, regular) in
-        [("permit ip any any", "permit ip any any", 0), ("permit ip any any log", "permit ip any any", 64), ("permit ip any any", "deny ip any any", 64)]
-    {
+    for (input, output, regular) in [
+        ("permit ip any any", "permit ip any any", 0),
+        ("permit ip any any log", "permit ip any any", 64),
+        ("permit ip any any", "deny ip any any", 64),
+    ] {
         let mut bed = Testbed::new().unwrap();
         with_lists(&mut bed, &[vec![input], vec![output]]);
-        let (_, frame) = seeds().into_iter().find(|(port, f)| *port == 0 && f.get(12..14) == Some(&IP4)).unwrap();
+        let (_, frame) =
+            seeds().into_iter().find(|(port, f)| *port == 0 && f.get(12..14) == Some(&IP4)).unwrap();
         let frames = vec![frame; 64];
         run(&mut bed, 0, &frames, 0);
         assert_eq!(counted(&mut bed).1, regular, "{input}, {output}");

@@ -51,7 +51,8 @@ pub(super) fn table(mut s: Section<'_>) -> Option<AclRule> {
     apply(s.take("description").map(|i| i.string("a description").map(|d| rule.remark = d.value)));
     apply(icmp.map(|i| {
         let text = word(&i, "an ICMP type: a name such as \"echo\", or \"TYPE\" or \"TYPE CODE\"", |w| {
-            let line = format!("permit {} any any {w}", if rule.protocol == Some(58) { "icmp6" } else { "icmp" });
+            let line =
+                format!("permit {} any any {w}", if rule.protocol == Some(58) { "icmp6" } else { "icmp" });
             match parse_line(&line) {
                 Ok(AclLine::Rule(_, found)) if found.icmp.is_some() => Some((found.protocol, found.icmp)),
                 _ => None,

@@ -39,7 +39,8 @@ fn one(mut s: Section<'_>, source: &Source<'_>, open: Open<'_>) -> Option<AclSpe
     let name = super::name(&mut s, 63);
     let given = s.take("default");
     let default = given.as_ref().and_then(|i| i.word(&AclAction::ALL)).map_or(AclAction::Deny, |a| a.value);
-    let inline = s.take("rules").and_then(|i| i.list("a list of rules such as \"permit tcp any any eq 443\""));
+    let inline =
+        s.take("rules").and_then(|i| i.list("a list of rules such as \"permit tcp any any eq 443\""));
     let file = s.take("rules_file").and_then(|i| i.string("the path of a file of rules"));
     s.finish();
     let mut rules = Vec::new();

@@ -69,7 +69,9 @@ fn a_list_that_cuts_off_a_family_is_odd() {
     let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
         warnings,
-        ["t.toml:25:1: acl[0]: no rule of this list is for IPv6: where it is bound, all IPv6 packets meet its end (deny)"]
+        [
+            "t.toml:25:1: acl[0]: no rule of this list is for IPv6: where it is bound, all IPv6 packets meet its end (deny)"
+        ]
     );
     assert_eq!(good(&list("default = \"permit\"\nrules = [\"deny ip 10.0.0.0/8 any\"]")).warnings, []);
     assert_eq!(good(&list("rules = []")).warnings, []);
@@ -79,18 +81,50 @@ fn a_list_that_cuts_off_a_family_is_odd() {
 fn what_is_wrong_with_a_list_is_said() {
     let cases = [
         ("", "t.toml:25:1: acl[0]: the list says nothing: expected `rules`, `rules_file` or a `default`"),
-        ("rules = [\"permit tcp any any eq 443\", \"permit tcp any\"]",
-         "t.toml:27:39: acl[0].rules[1]: character 15: the rule ends here: expected a destination: any, host ADDRESS, or a prefix such as 198.51.100.0/24"),
-        ("rules = [\"\"]", "t.toml:27:10: acl[0].rules[0]: found \"\": expected a rule such as \"permit tcp any any eq 443\", or a table with an `action`"),
-        ("rules = [{ action = \"allow\" }]", "t.toml:27:21: acl[0].rules[0].action: found \"allow\": expected \"permit\" or \"deny\" or \"reject\""),
-        ("rules = [{ protocol = \"tcp\" }]", "t.toml:27:10: acl[0].rules[0]: the key `action` is missing: expected \"permit\", \"deny\" or \"reject\""),
-        ("rules = [{ action = \"permit\", dst_port = 80 }]", "t.toml:27:10: acl[0].rules[0]: ports need a protocol that has them: expected tcp, udp, sctp, dccp or udplite"),
-        ("rules = [{ action = \"permit\", src = \"10.0.0.1/8\" }]", "t.toml:27:37: acl[0].rules[0].src: found \"10.0.0.1/8\": expected \"any\", an address, or a prefix such as \"198.51.100.0/24\" without host bits"),
-        ("rules = [{ action = \"permit\", dport = 80 }]", "t.toml:27:30: acl[0].rules[0].dport: unknown key `dport`: did you mean `dst_port`?"),
-        ("default = \"drop\"", "t.toml:27:11: acl[0].default: found \"drop\": expected \"permit\" or \"deny\" or \"reject\""),
-        ("default = \"deny\"\n[[acl]]\nname = \"edge\"\ndefault = \"deny\"", "t.toml:28:1: acl[1]: the name of the access list of line 25 again: expected each name once"),
-        ("default = \"deny\"\n[[interface]]\nname = \"x\"\nport = \"lan\"\nvlan = 3\nacl_in = \"egde\"", "t.toml:32:10: interface[2].acl_in: there is no acl \"egde\": did you mean \"edge\"?"),
-        ("rules_file = \"x\"", "t.toml:27:14: acl[0].rules_file: cannot read the rules in \"x\": entity not found"),
+        (
+            "rules = [\"permit tcp any any eq 443\", \"permit tcp any\"]",
+            "t.toml:27:39: acl[0].rules[1]: character 15: the rule ends here: expected a destination: any, host ADDRESS, or a prefix such as 198.51.100.0/24",
+        ),
+        (
+            "rules = [\"\"]",
+            "t.toml:27:10: acl[0].rules[0]: found \"\": expected a rule such as \"permit tcp any any eq 443\", or a table with an `action`",
+        ),
+        (
+            "rules = [{ action = \"allow\" }]",
+            "t.toml:27:21: acl[0].rules[0].action: found \"allow\": expected \"permit\" or \"deny\" or \"reject\"",
+        ),
+        (
+            "rules = [{ protocol = \"tcp\" }]",
+            "t.toml:27:10: acl[0].rules[0]: the key `action` is missing: expected \"permit\", \"deny\" or \"reject\"",
+        ),
+        (
+            "rules = [{ action = \"permit\", dst_port = 80 }]",
+            "t.toml:27:10: acl[0].rules[0]: ports need a protocol that has them: expected tcp, udp, sctp, dccp or udplite",
+        ),
+        (
+            "rules = [{ action = \"permit\", src = \"10.0.0.1/8\" }]",
+            "t.toml:27:37: acl[0].rules[0].src: found \"10.0.0.1/8\": expected \"any\", an address, or a prefix such as \"198.51.100.0/24\" without host bits",
+        ),
+        (
+            "rules = [{ action = \"permit\", dport = 80 }]",
+            "t.toml:27:30: acl[0].rules[0].dport: unknown key `dport`: did you mean `dst_port`?",
+        ),
+        (
+            "default = \"drop\"",
+            "t.toml:27:11: acl[0].default: found \"drop\": expected \"permit\" or \"deny\" or \"reject\"",
+        ),
+        (
+            "default = \"deny\"\n[[acl]]\nname = \"edge\"\ndefault = \"deny\"",
+            "t.toml:28:1: acl[1]: the name of the access list of line 25 again: expected each name once",
+        ),
+        (
+            "default = \"deny\"\n[[interface]]\nname = \"x\"\nport = \"lan\"\nvlan = 3\nacl_in = \"egde\"",
+            "t.toml:32:10: interface[2].acl_in: there is no acl \"egde\": did you mean \"edge\"?",
+        ),
+        (
+            "rules_file = \"x\"",
+            "t.toml:27:14: acl[0].rules_file: cannot read the rules in \"x\": entity not found",
+        ),
     ];
     for (more, message) in cases {
         assert_eq!(bad(&list(more)), [message], "{more}");

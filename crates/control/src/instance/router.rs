@@ -69,12 +69,8 @@ pub(super) fn acls<F4: Table<u32>, F6: Table<u128>>(
         return Err(Refused(message));
     }
     let of = |interfaces: &[IfIndex]| interfaces.iter().map(|i| name(router, *i)).collect();
-    let rule = |r: AclRuleView| AclRule {
-        rule: r.text,
-        description: r.remark,
-        packets: r.packets,
-        bytes: r.bytes,
-    };
+    let rule =
+        |r: AclRuleView| AclRule { rule: r.text, description: r.remark, packets: r.packets, bytes: r.bytes };
     let view = |v: AclView| Acl {
         inputs: of(&v.inputs),
         outputs: of(&v.outputs),

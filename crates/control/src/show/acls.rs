@@ -119,8 +119,18 @@ impl Text for Acls {
 impl Text for AclLog {
     fn text(&self) -> String {
         let mut t = Table::new(&[
-            "seconds ago", "<acl", "<action", "<way", "<interface", "protocol", "<source", "<port", "<destination",
-            "<port", "bytes", "<rule",
+            "seconds ago",
+            "<acl",
+            "<action",
+            "<way",
+            "<interface",
+            "protocol",
+            "<source",
+            "<port",
+            "<destination",
+            "<port",
+            "bytes",
+            "<rule",
         ]);
         for s in &self.samples {
             t.row([

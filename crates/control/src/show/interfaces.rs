@@ -41,8 +41,18 @@ pub struct Interface {
 
 impl Text for Interfaces {
     fn text(&self) -> String {
-        let mut t =
-            Table::new(&["<interface", "<port", "<vlan", "<admin", "<link", "mtu", "<mac", "<acl in", "<acl out", "<addresses"]);
+        let mut t = Table::new(&[
+            "<interface",
+            "<port",
+            "<vlan",
+            "<admin",
+            "<link",
+            "mtu",
+            "<mac",
+            "<acl in",
+            "<acl out",
+            "<addresses",
+        ]);
         for i in &self.interfaces {
             let vlan = match (i.vlan, i.inner_vlan) {
                 (Some(v), Some(inner)) => format!("{v}.{inner}"),

@@ -60,7 +60,8 @@ pub(super) fn run(args: &AclBenchArgs) -> Result<()> {
                 for family in ["ipv4", "ipv6"] {
                     let id = format!("acl.forward.{family}.{}.{rules}.in.rate", profile.name());
                     let share = report.results.iter().find(|r| r.id == id).and_then(|r| r.ratio);
-                    let what = format!("{family}, {rules} rules ({}): share of the rate without", profile.name());
+                    let what =
+                        format!("{family}, {rules} rules ({}): share of the rate without", profile.name());
                     report.target(&what, share, bar, true, "");
                 }
             }
@@ -120,7 +121,8 @@ fn group<A: Table + Listed>(bench: &mut Bench, routes: &Routes<A>, profile: Prof
     for c in lists {
         let mut rate = Measured::new(id(c.name, "rate"), "Mpps", &c.rates);
         // Window by window, for what else the host does changes from one second to the next.
-        let shares: Vec<f64> = c.rates.iter().zip(&none.rates).map(|(with, without)| with / without).collect();
+        let shares: Vec<f64> =
+            c.rates.iter().zip(&none.rates).map(|(with, without)| with / without).collect();
         let share = Measured::new(id(c.name, "share"), "of none", &shares);
         rate.peer = Some(none_id.clone());
         rate.ratio = Some(share.value);

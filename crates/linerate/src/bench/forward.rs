@@ -265,7 +265,10 @@ impl Bench {
             let lost =
                 c.workers.views().iter().flat_map(|v| &v.counters.ports).map(|p| p.dropped()).sum::<u64>();
             if lost > 0 || !c.workers.imbalance().is_empty() {
-                return Err(anyhow!("the worker of {} dropped {lost} packets; its figure would be wrong", c.name));
+                return Err(anyhow!(
+                    "the worker of {} dropped {lost} packets; its figure would be wrong",
+                    c.name
+                ));
             }
         }
         Ok(())
@@ -351,7 +354,12 @@ impl Bench {
     }
 
     /// Prints everything, with the targets that `note` knows of.
-    pub(super) fn report(self, config: serde_json::Value, json: bool, note: impl FnOnce(&mut Report)) -> Result<()> {
+    pub(super) fn report(
+        self,
+        config: serde_json::Value,
+        json: bool,
+        note: impl FnOnce(&mut Report),
+    ) -> Result<()> {
         let host = Host::here(self.memory.into());
         let mut report = Report { host, config, results: self.results, targets: Vec::new() };
         note(&mut report);
@@ -447,7 +455,10 @@ fn hops() -> Arc<[Hop]> {
 }
 
 /// A router between the two ports with 64 neighbours and these routes.
-pub(super) fn router(domain: Domain, routes: Vec<(IpNet, Arc<RouteAction>)>) -> Result<Router<Ip4Fib, Ip6Fib>> {
+pub(super) fn router(
+    domain: Domain,
+    routes: Vec<(IpNet, Arc<RouteAction>)>,
+) -> Result<Router<Ip4Fib, Ip6Fib>> {
     let (fib4, fib6) = (Ip4Fib::new(&domain)?, Ip6Fib::new(&domain)?);
     let mut router = Router::new(domain, fib4, fib6, NeighborOptions::default())?;
     let interfaces = (0..2u32)

@@ -97,7 +97,9 @@ impl<A: ListOf + PacketKey + Into<Source>> Filter<A> {
                 }
             });
             left = others;
-            let Some((bound, list)) = bound.and_then(|number| Some((number, table.list(number)?))) else { continue };
+            let Some((bound, list)) = bound.and_then(|number| Some((number, table.list(number)?))) else {
+                continue;
+            };
             let mut found: [ActionId; BURST] = [0; BURST];
             let keys = keys.get(..n).unwrap_or_default();
             workspace.lookup_batch(A::of(list), keys, &mut found);

@@ -3,7 +3,9 @@
 use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
-use linerate_tables::classifier::{ALL_PORTS, ActionId, Fragment, Icmp, Rule, RuleError, Shape, TcpFlags, Vlan};
+use linerate_tables::classifier::{
+    ALL_PORTS, ActionId, Fragment, Icmp, Rule, RuleError, Shape, TcpFlags, Vlan,
+};
 use linerate_tables::prefix::Prefix;
 
 /// TCP flags, from the highest bit of the header's flag byte down.

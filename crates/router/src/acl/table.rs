@@ -179,7 +179,9 @@ impl List {
         let (ip4, mut ip6) = (compiled::<u32>(&acl.rules), compiled::<u128>(&acl.rules));
         if acl.default != AclAction::Permit {
             let action = Decision::new(n, AclAction::Permit, false).id();
-            ip6.extend(DISCOVERY.map(|kind| Rule { icmp: Some(Icmp { kind, code: None }), ..Rule::any(action) }));
+            ip6.extend(
+                DISCOVERY.map(|kind| Rule { icmp: Some(Icmp { kind, code: None }), ..Rule::any(action) }),
+            );
         }
         let rest = Decision::new(n + 1, acl.default, false).id();
         let refused = |source| AclError::Compile { list: acl.name.clone(), source };
@@ -434,9 +436,10 @@ impl AclWriter {
             let sides = [(&binding.input, &mut table.inputs), (&binding.output, &mut table.outputs)];
             for (name, side) in sides {
                 let Some(name) = name else { continue };
-                let number = table.lists.iter().position(|list| list.acl.name == *name).ok_or_else(|| {
-                    AclError::NoList { interface: binding.interface, list: name.clone() }
-                })?;
+                let number =
+                    table.lists.iter().position(|list| list.acl.name == *name).ok_or_else(|| {
+                        AclError::NoList { interface: binding.interface, list: name.clone() }
+                    })?;
                 let at = usize::from(binding.interface);
                 side.resize(side.len().max(at + 1), NONE);
                 if let Some(slot) = side.get_mut(at) {

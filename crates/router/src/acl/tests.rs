@@ -53,19 +53,49 @@ fn what_an_operator_writes_is_understood() {
 fn what_is_wrong_is_said_with_its_place() {
     let cases = [
         ("allow ip any any", "1: found `allow`: expected permit, deny or reject"),
-        ("permit tpc any any", "8: found `tpc`: expected a protocol: ip, ipv4, ipv6, tcp, udp, icmp, icmp6, another name, or a number to 255"),
-        ("permit ip any", "14: the rule ends here: expected a destination: any, host ADDRESS, or a prefix such as 198.51.100.0/24"),
-        ("permit ip 10.0.0.1/8 any", "11: found `10.0.0.1/8`: expected no bits set behind the prefix: 10.0.0.0/8"),
-        ("permit ip 10.0.0.0 0.255.0.255 any", "20: found `0.255.0.255`: expected a wildcard whose ones are all at the end, such as 0.0.0.255"),
-        ("permit ip any eq 80 any", "21: ports need a protocol that has them: expected tcp, udp, sctp, dccp or udplite"),
-        ("permit tcp any any eq 70000", "23: found `70000`: expected a port: a number to 65535 or a name such as https"),
-        ("permit tcp any range 90 80 any", "25: found `80`: expected a port from 90 on: the lower one is first"),
-        ("permit ip 10.0.0.0/8 2001:db8::/32", "22: source and destination are of different address families: expected both IPv4 or both IPv6"),
-        ("permit tcp any any eq 80 fragments", "26: fragments but the first have no transport header: `fragments` excludes ports, TCP flags and ICMP types"),
+        (
+            "permit tpc any any",
+            "8: found `tpc`: expected a protocol: ip, ipv4, ipv6, tcp, udp, icmp, icmp6, another name, or a number to 255",
+        ),
+        (
+            "permit ip any",
+            "14: the rule ends here: expected a destination: any, host ADDRESS, or a prefix such as 198.51.100.0/24",
+        ),
+        (
+            "permit ip 10.0.0.1/8 any",
+            "11: found `10.0.0.1/8`: expected no bits set behind the prefix: 10.0.0.0/8",
+        ),
+        (
+            "permit ip 10.0.0.0 0.255.0.255 any",
+            "20: found `0.255.0.255`: expected a wildcard whose ones are all at the end, such as 0.0.0.255",
+        ),
+        (
+            "permit ip any eq 80 any",
+            "21: ports need a protocol that has them: expected tcp, udp, sctp, dccp or udplite",
+        ),
+        (
+            "permit tcp any any eq 70000",
+            "23: found `70000`: expected a port: a number to 65535 or a name such as https",
+        ),
+        (
+            "permit tcp any range 90 80 any",
+            "25: found `80`: expected a port from 90 on: the lower one is first",
+        ),
+        (
+            "permit ip 10.0.0.0/8 2001:db8::/32",
+            "22: source and destination are of different address families: expected both IPv4 or both IPv6",
+        ),
+        (
+            "permit tcp any any eq 80 fragments",
+            "26: fragments but the first have no transport header: `fragments` excludes ports, TCP flags and ICMP types",
+        ),
         ("permit udp any any established", "20: TCP flags need the protocol tcp"),
         ("permit tcp any any match-all +syn -syn", "35: a TCP flag is asked for both set and not set"),
         ("permit ip any any vlan 4095", "24: found `4095`: expected a VLAN id from 1 to 4094, or untagged"),
-        ("permit ip any any tos 4", "19: found `tos`: expected established, match-all, match-any, fragments, vlan, dscp, log, or nothing more"),
+        (
+            "permit ip any any tos 4",
+            "19: found `tos`: expected established, match-all, match-any, fragments, vlan, dscp, log, or nothing more",
+        ),
         ("10", "3: the rule ends here: expected permit, deny or reject"),
     ];
     for (text, message) in cases {
@@ -78,20 +108,44 @@ fn what_is_wrong_is_said_with_its_place() {
 
 fn any_rule() -> impl Strategy<Value = String> {
     let action = prop::sample::select(vec!["permit", "deny", "reject"]);
-    let port = prop::sample::select(vec!["", " eq 80", " eq bgp 443 9", " range 5 90", " neq 22", " gt 1023", " lt 9"]);
-    let v4 = prop::sample::select(vec!["any", "host 10.0.0.9", "10.0.0.0/24", "198.18.0.0/15", "10.0.0.0 0.0.0.7"]);
+    let port = prop::sample::select(vec![
+        "",
+        " eq 80",
+        " eq bgp 443 9",
+        " range 5 90",
+        " neq 22",
+        " gt 1023",
+        " lt 9",
+    ]);
+    let v4 = prop::sample::select(vec![
+        "any",
+        "host 10.0.0.9",
+        "10.0.0.0/24",
+        "198.18.0.0/15",
+        "10.0.0.0 0.0.0.7",
+    ]);
     let v6 = prop::sample::select(vec!["any", "host 2001:db8::9", "2001:db8::/64", "2001:db8:18::/48"]);
     let sides = prop_oneof![(v4.clone(), v4), (v6.clone(), v6)];
     let tail = prop::sample::select(vec!["", " log", " dscp ef", " dscp 1", " vlan 7", " vlan untagged"]);
     let body = prop_oneof![
         (prop::sample::select(vec!["tcp", "udp", "sctp"]), sides.clone(), port.clone(), port.clone())
             .prop_map(|(p, (a, b), x, y)| format!("{p} {a}{x} {b}{y}")),
-        (sides.clone(), port, prop::sample::select(vec!["established", "match-all +syn -ack", "match-any +rst -fin"]))
+        (
+            sides.clone(),
+            port,
+            prop::sample::select(vec!["established", "match-all +syn -ack", "match-any +rst -fin"])
+        )
             .prop_map(|((a, b), y, o)| format!("tcp {a} {b}{y} {o}")),
         (prop::sample::select(vec!["ip", "tcp", "udp", "gre", "200", "icmp"]), sides.clone(), any::<bool>())
             .prop_map(|(p, (a, b), f)| format!("{p} {a} {b}{}", if f { " fragments" } else { "" })),
-        prop::sample::select(vec!["icmp any any echo", "icmp any any 3 4", "icmp6 any any nd-ns", "icmp6 any any 1 6", "icmp any any 99"])
-            .prop_map(str::to_owned),
+        prop::sample::select(vec![
+            "icmp any any echo",
+            "icmp any any 3 4",
+            "icmp6 any any nd-ns",
+            "icmp6 any any 1 6",
+            "icmp any any 99"
+        ])
+        .prop_map(str::to_owned),
     ];
     (action, body, tail).prop_map(|(action, body, tail)| format!("{action} {body}{tail}"))
 }
@@ -199,7 +253,8 @@ fn lists_that_stay_keep_their_counters_and_mistakes_change_nothing() {
         rules: parse_rules(text).unwrap(),
         default: AclAction::Deny,
     };
-    let bound = |name: &str| [AclBinding { interface: 1, input: Some(name.into()), output: Some(name.into()) }];
+    let bound =
+        |name: &str| [AclBinding { interface: 1, input: Some(name.into()), output: Some(name.into()) }];
     let mut writer = AclWriter::default();
     writer.replace(vec![list("a", "permit ip any any"), list("b", "deny ip any any")], &bound("a")).unwrap();
     let mut acls = writer.reader().for_worker();
@@ -215,7 +270,9 @@ fn lists_that_stay_keep_their_counters_and_mistakes_change_nothing() {
         (rule.packets, rule.bytes)
     };
     assert_eq!(of(&writer, "a"), (3, 180));
-    writer.replace(vec![list("c", "permit tcp any any"), list("a", "permit ip any any")], &bound("a")).unwrap();
+    writer
+        .replace(vec![list("c", "permit tcp any any"), list("a", "permit ip any any")], &bound("a"))
+        .unwrap();
     count(&mut acls, 1);
     assert_eq!((of(&writer, "a"), of(&writer, "c")), ((4, 240), (0, 0)));
     let twice = writer.replace(vec![list("a", ""), list("a", "")], &[]).unwrap_err();
@@ -224,5 +281,8 @@ fn lists_that_stay_keep_their_counters_and_mistakes_change_nothing() {
     assert_eq!(none, AclError::NoList { interface: 1, list: "z".into() });
     assert_eq!(of(&writer, "a"), (4, 240), "as it was");
     let texts: Vec<String> = writer.views()[0].rules.iter().map(|r| r.text.clone()).collect();
-    assert_eq!(texts, ["permit tcp any any", "(permit icmp6 any any nd-ns, nd-na)", "(deny everything else)"]);
+    assert_eq!(
+        texts,
+        ["permit tcp any any", "(permit icmp6 any any nd-ns, nd-na)", "(deny everything else)"]
+    );
 }

@@ -82,8 +82,9 @@ pub fn parse_rules(text: &str) -> Result<Vec<AclRule>, Vec<(u64, AclTextError)>>
                 if let (Some(sequence), Some(last)) = (sequence, last)
                     && sequence <= last
                 {
-                    let message =
-                        format!("found the sequence number {sequence} behind {last}: expected rules in order");
+                    let message = format!(
+                        "found the sequence number {sequence} behind {last}: expected rules in order"
+                    );
                     errors.push((number, AclTextError { column: 1, message }));
                 }
                 last = sequence.or(last);
@@ -184,9 +185,8 @@ fn address(words: &mut Words<'_>, what: &str) -> Result<Option<IpNet>, AclTextEr
     }
     let (at, text) = words.look().unwrap_or((words.text.trim_end().len(), ""));
     let expected = format!("{what}: any, host ADDRESS, or a prefix such as 198.51.100.0/24");
-    let net = words.need(&expected, |w| {
-        w.parse::<IpNet>().ok().or_else(|| w.parse::<IpAddr>().ok().map(IpNet::from))
-    })?;
+    let net = words
+        .need(&expected, |w| w.parse::<IpNet>().ok().or_else(|| w.parse::<IpAddr>().ok().map(IpNet::from)))?;
     let net = match (net, words.look()) {
         (IpNet::V4(host), Some((at, next))) if !text.contains('/') && next.parse::<Ipv4Addr>().is_ok() => {
             let wildcard = next.parse::<Ipv4Addr>().map_or(0, Ipv4Addr::to_bits);
@@ -251,7 +251,11 @@ fn ports(words: &mut Words<'_>) -> Result<Vec<RangeInclusive<u16>>, AclTextError
             let (at, text) = words.look().unwrap_or((words.text.len(), ""));
             let last = one(words)?;
             if last < first {
-                return Err(words.found(at, text, &format!("a port from {first} on: the lower one is first")));
+                return Err(words.found(
+                    at,
+                    text,
+                    &format!("a port from {first} on: the lower one is first"),
+                ));
             }
             vec![first..=last]
         }
@@ -332,7 +336,8 @@ pub(super) fn icmp(rule: &AclRule, word: &str) -> Option<Icmp> {
     if words.is_empty() || rule.icmp.is_some() {
         return None;
     }
-    let named = words.iter().find(|(w, ..)| *w == word).map(|(_, kind, code)| Icmp { kind: *kind, code: *code });
+    let named =
+        words.iter().find(|(w, ..)| *w == word).map(|(_, kind, code)| Icmp { kind: *kind, code: *code });
     named.or_else(|| Some(Icmp { kind: word.parse().ok()?, code: None }))
 }
 

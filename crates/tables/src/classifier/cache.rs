@@ -4,8 +4,8 @@
 //! rules have changed. Two entries to a bucket, of which a new one replaces either. Where traffic has more keys
 //! than there is room for, most questions would miss: then the cache rests for a while and costs nothing.
 
-use super::{ActionId, Compiled, Workspace};
 use super::key::{Key, Shape, Words};
+use super::{ActionId, Compiled, Workspace};
 
 /// Bytes of a cache.
 const BYTES: usize = 4 << 20;
@@ -114,7 +114,9 @@ impl<A: Shape> Cache<A> {
         for (i, (key, out)) in keys.iter().zip(out).enumerate() {
             let at = Self::bucket(self.shift, key);
             let (mut is, mut action) = ([false; 2], [0; 2]);
-            if let Some((a, b)) = buckets.get(at..at + 2 * Self::ENTRY).and_then(|b| b.split_at_checked(Self::ENTRY)) {
+            if let Some((a, b)) =
+                buckets.get(at..at + 2 * Self::ENTRY).and_then(|b| b.split_at_checked(Self::ENTRY))
+            {
                 for (entry, (is, action)) in [a, b].into_iter().zip(is.iter_mut().zip(&mut action)) {
                     *is = same(entry, key, version);
                     *action = entry.get(A::Words::COUNT).copied().unwrap_or_default();
@@ -235,7 +237,11 @@ mod tests {
         }
         let missing: usize = again.chunks(LANES).map(|keys| cache.ask(1, keys, &mut out)).sum();
         assert!(missing < again.len() / 10, "{missing}");
-        assert_eq!(again.chunks(LANES).map(|k| cache.ask(2, k, &mut out)).sum::<usize>(), again.len(), "other rules");
+        assert_eq!(
+            again.chunks(LANES).map(|k| cache.ask(2, k, &mut out)).sum::<usize>(),
+            again.len(),
+            "other rules"
+        );
         while cache.resting == 0 {
             let others = keys(&rules, 1_000, &mut rng);
             let anywhere: Vec<Key<u32>> = others.iter().map(|_| synthetic::key_anywhere(&mut rng)).collect();

@@ -121,7 +121,8 @@ impl<A: PlainFamily> Lists<A> {
         way: Way<'_>,
     ) {
         self.left = 0;
-        let packets = || batch.iter().zip(families).filter(|(_, f)| **f == A::FAMILY).map(|(packet, _)| packet);
+        let packets =
+            || batch.iter().zip(families).filter(|(_, f)| **f == A::FAMILY).map(|(packet, _)| packet);
         for (j, (packet, key)) in packets().zip(self.keys.iter_mut()).enumerate() {
             match A::key(packet) {
                 Some(found) => *key = found,
