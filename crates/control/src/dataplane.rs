@@ -15,6 +15,7 @@ use crate::show::linux::{Linux, Punt};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::Router;
 use crate::show::routes::{RouteQuery, Routes};
+use crate::show::vrfs::Vrf;
 
 /// A running instance. Calls come from control threads only and may take locks, but none that a worker waits for.
 pub trait Dataplane: Send + Sync + 'static {
@@ -44,6 +45,8 @@ pub trait Dataplane: Send + Sync + 'static {
     fn router(&self) -> Router;
     /// Forwarding tables.
     fn fibs(&self) -> Vec<Fib>;
+    /// VRFs.
+    fn vrfs(&self) -> Vec<Vrf>;
     /// A page of routes. The query is checked: its prefix has no host bits, `longer` comes with one, the limit is in
     /// range. Refuses names that do not exist.
     fn routes(&self, query: &RouteQuery) -> Result<Routes, Refused>;

@@ -15,6 +15,7 @@ use crate::show::linux::{Class, Fault, Fpm, Linux, Punt, Tap};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::{LostFigures, NeighborFigures, Router, TableFigures};
 use crate::show::routes::{Path, Route, RouteQuery, Routes};
+use crate::show::vrfs::Vrf;
 
 pub(crate) struct Fake {
     pub(crate) workers: Vec<WorkerView>,
@@ -105,6 +106,7 @@ impl Fake {
             interface: interface.map(Into::into),
             weight,
             state: state.map(Into::into),
+            vrf: None,
         };
         let route = |prefix: &str, source: &str, action: &str, via, paths| Route {
             prefix: prefix.parse().unwrap(),
@@ -189,6 +191,7 @@ impl Dataplane for Fake {
             addresses: addresses.iter().map(|a| (*a).into()).collect(),
             acl_in: vlan.map(|_| "edge".into()),
             acl_out: None,
+            vrf: None,
         };
         vec![
             interface("wan0", "wan", None, &["198.18.0.1/24", "2001:db8:f::1/64"]),
@@ -310,6 +313,22 @@ impl Dataplane for Fake {
             retired_bytes: 0,
         };
         vec![fib("ipv4", 901_899, 1_900_000), fib("ipv6", 160_147, 1_600_000)]
+    }
+
+    fn vrfs(&self) -> Vec<Vrf> {
+        let vrf = |number, name: &str, interfaces: &[&str], ip4_routes| Vrf {
+            number,
+            name: name.into(),
+            interfaces: interfaces.iter().map(|i| (*i).into()).collect(),
+            ip4_routes,
+            ip6_routes: 12,
+            bytes: 4_100_000,
+        };
+        vec![
+            vrf(0, "default", &["wan0"], 901_899),
+            vrf(1, "red", &["lan0", "lan1"], 12),
+            vrf(2, "blue", &[], 0),
+        ]
     }
 
     fn routes(&self, query: &RouteQuery) -> Result<Routes, Refused> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use linerate_router::acl::{AclAction, AclRule};
+pub use linerate_pipeline::policy::{IpPolicy, SourceValidation};
 use linerate_router::punt::PuntRates;
 
 /// All of it.
@@ -21,6 +22,8 @@ pub struct Desired {
     pub workers: Vec<WorkerSpec>,
     /// Ports, in order; a port's id is its position.
     pub ports: Vec<PortSpec>,
+    /// VRFs besides the default one; a VRF's number is its position plus one.
+    pub vrfs: Vec<VrfSpec>,
     /// Logical interfaces.
     pub interfaces: Vec<InterfaceSpec>,
     /// Static routes, configured ones first, then those of RIB files.
@@ -189,11 +192,24 @@ pub struct InterfaceSpec {
     pub acl_in: Option<String>,
     /// Name of the access list for what leaves by it.
     pub acl_out: Option<String>,
+    /// Name of its VRF; `None`: the default one.
+    pub vrf: Option<String>,
+    /// What is left to the operator about IP on it.
+    pub policy: IpPolicy,
+}
+
+/// A VRF: a routing table of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VrfSpec {
+    /// Name in configuration and views.
+    pub name: String,
 }
 
 /// A static route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteSpec {
+    /// Name of its VRF; `None`: the default one.
+    pub vrf: Option<Arc<str>>,
     /// Destination.
     pub prefix: IpNet,
     /// What to do; shared between the routes of a table that have the same next hops.
@@ -222,6 +238,9 @@ pub struct Path {
     pub interface: Option<String>,
     /// Relative share, 1 to 256.
     pub weight: u16,
+    /// With a gateway and no interface: name of the VRF whose routes lead to it. With neither: name of the VRF in whose table
+    /// the destination is looked up again. `None`: the route's own.
+    pub vrf: Option<String>,
 }
 
 /// An access list.

@@ -62,8 +62,14 @@ drop_reasons! {
     Ip4BadOptions = "ip4_bad_options",
     /// The IPv4 packet has a source route, by which senders get round filters: refused, as RFC 7126 advises.
     Ip4SourceRoute = "ip4_source_route",
-    /// The IPv4 source address can never be a sender (multicast, broadcast, loopback, or 0/8 in transit).
+    /// The IPv4 source address can never be a sender (multicast, broadcast, loopback, reserved, or 0/8 in transit).
     Ip4BadSource = "ip4_bad_source",
+    /// The IPv4 source address is one of this router's own: somebody uses it, or a packet came back.
+    Ip4OwnSource = "ip4_own_source",
+    /// An IPv4 link-local address (169.254/16) was about to leave its link (RFC 3927 2.7).
+    Ip4LinkLocalScope = "ip4_link_local_scope",
+    /// No route speaks for the IPv4 source address, where the interface asks for one (RFC 3704).
+    Ip4SourceInvalid = "ip4_source_invalid",
     /// The IPv4 destination may not be forwarded (loopback, 0/8, or reserved 240/4).
     Ip4BadDestination = "ip4_bad_destination",
     /// An IPv4 multicast packet, and no multicast route wants it.
@@ -78,9 +84,13 @@ drop_reasons! {
     Ip6BadVersion = "ip6_bad_version",
     /// The IPv6 payload length exceeds the frame.
     Ip6BadPayloadLength = "ip6_bad_payload_length",
-    /// The IPv6 source address can never be a sender (multicast, loopback, or unspecified in transit).
+    /// The IPv6 source address can never be a sender (multicast, loopback, IPv4 in IPv6, or unspecified in transit).
     Ip6BadSource = "ip6_bad_source",
-    /// The IPv6 destination may not be forwarded (unspecified, loopback, or interface-local multicast).
+    /// The IPv6 source address is one of this router's own: somebody uses it, or a packet came back.
+    Ip6OwnSource = "ip6_own_source",
+    /// No route speaks for the IPv6 source address, where the interface asks for one (RFC 3704).
+    Ip6SourceInvalid = "ip6_source_invalid",
+    /// The IPv6 destination may not be forwarded (unspecified, loopback, IPv4 in IPv6, or interface-local multicast).
     Ip6BadDestination = "ip6_bad_destination",
     /// A link-local address was about to leave its link (RFC 4291 2.5.6).
     Ip6LinkLocalScope = "ip6_link_local_scope",

@@ -20,7 +20,7 @@ use linerate_pipeline::io::TxQueue;
 use linerate_pipeline::{BURST, Batch, Cx, Graph, Meta, Packet, PortId, TxBuffers, WorkerCounters};
 use linerate_router::acl::AclWriter;
 use linerate_router::graph::{Events, Parts, assemble};
-use linerate_router::plane::{Adjacency, NextHop, Plane, PlaneWriter};
+use linerate_router::plane::{Adjacency, FibSet, NextHop, Plane, PlaneWriter};
 use linerate_tables::fib::{Lookup, NextHopId};
 use linerate_tables::qsbr::Domain;
 use linerate_tables::snapshot::Publisher;
@@ -189,9 +189,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         next_hops.add(NextHop::Forward(a))?;
     }
     let interfaces = Publisher::new(table);
+    let vrfs = Publisher::new(FibSet::new([Some(Direct), Some(Direct)]));
     let plane = Plane {
         fib4: Direct,
         fib6: Direct,
+        vrfs4: vrfs.reader(),
+        vrfs6: vrfs.reader(),
         next_hops: next_hops.reader(),
         interfaces: interfaces.reader(),
         acls: AclWriter::default().reader(),

@@ -19,7 +19,9 @@ use crate::nodes::local::{Local, LocalExit};
 use crate::nodes::lookup::{Ip4Lookup, Ip6Lookup, LookupExit};
 use crate::nodes::nd::{Nd, NdExit};
 use crate::nodes::punt::{Punt, PuntExit};
+use crate::nodes::redirect::Redirect;
 use crate::nodes::resolve::{HoldLimits, Resolve, ResolveExit};
+use crate::nodes::source::{Ip4Source, Ip6Source, SourceExit};
 use crate::nodes::{ErrorLimit, EventSink};
 use crate::plane::Plane;
 use crate::punt::{PuntCounters, PuntRates, PuntSink};
@@ -75,6 +77,7 @@ where
     plane.acls = plane.acls.clone().for_worker();
     let (acls, acl_log) = (|| plane.acls.clone(), AclLog::new(events.acl));
     let limit = ErrorLimit::new(icmp_errors_per_second);
+    let redirect = Redirect::new(interfaces(), plane.next_hops.clone(), limit.clone());
 
     // In the order packets meet them.
     let mut g = GraphBuilder::new();
@@ -83,6 +86,8 @@ where
     let ip4_input = g.declare("ip4_input");
     let ip6_input = g.declare("ip6_input");
     let arp = g.declare("arp");
+    let ip4_source = g.declare("ip4_source");
+    let ip6_source = g.declare("ip6_source");
     let ip4_lookup = g.declare("ip4_lookup");
     let ip6_lookup = g.declare("ip6_lookup");
     let local = g.declare("local");
@@ -118,8 +123,9 @@ where
         EthInputExit::NotForUs => DropReason::EthNotForUs.into(),
         EthInputExit::NotContiguous => DropReason::HeaderNotContiguous.into(),
     });
-    g.define(ip4_input, Ip4Input::new(acls(), acl_log.clone()), |exit| match exit {
+    g.define(ip4_input, Ip4Input::new(interfaces(), acls(), acl_log.clone()), |exit| match exit {
         Ip4InputExit::Unicast => ip4_lookup.into(),
+        Ip4InputExit::CheckSource => ip4_source.into(),
         Ip4InputExit::Multicast => host_or(DropReason::Ip4MulticastUnrouted),
         Ip4InputExit::Broadcast => host_or(DropReason::Ip4Broadcast),
         Ip4InputExit::TooShort => DropReason::Ip4TooShort.into(),
@@ -130,6 +136,8 @@ where
         Ip4InputExit::BadOptions => DropReason::Ip4BadOptions.into(),
         Ip4InputExit::SourceRoute => DropReason::Ip4SourceRoute.into(),
         Ip4InputExit::BadSource => DropReason::Ip4BadSource.into(),
+        Ip4InputExit::OwnSource => DropReason::Ip4OwnSource.into(),
+        Ip4InputExit::LinkLocalScope => DropReason::Ip4LinkLocalScope.into(),
         Ip4InputExit::BadDestination => DropReason::Ip4BadDestination.into(),
         Ip4InputExit::L2Broadcast => DropReason::L2BroadcastUnicastIp.into(),
         Ip4InputExit::NotContiguous => DropReason::HeaderNotContiguous.into(),
@@ -139,12 +147,14 @@ where
     });
     g.define(ip6_input, Ip6Input::new(interfaces(), acls(), acl_log.clone()), |exit| match exit {
         Ip6InputExit::Unicast => ip6_lookup.into(),
+        Ip6InputExit::CheckSource => ip6_source.into(),
         Ip6InputExit::Local => local.into(),
         Ip6InputExit::Multicast => host_or(DropReason::Ip6MulticastUnrouted),
         Ip6InputExit::TooShort => DropReason::Ip6TooShort.into(),
         Ip6InputExit::BadVersion => DropReason::Ip6BadVersion.into(),
         Ip6InputExit::BadPayloadLength => DropReason::Ip6BadPayloadLength.into(),
         Ip6InputExit::BadSource => DropReason::Ip6BadSource.into(),
+        Ip6InputExit::OwnSource => DropReason::Ip6OwnSource.into(),
         Ip6InputExit::BadDestination => DropReason::Ip6BadDestination.into(),
         Ip6InputExit::LinkLocalScope => DropReason::Ip6LinkLocalScope.into(),
         Ip6InputExit::L2Multicast => DropReason::L2BroadcastUnicastIp.into(),
@@ -159,6 +169,14 @@ where
         ArpExit::Consumed => DropReason::ArpConsumed.into(),
         ArpExit::Ignored => DropReason::ArpIgnored.into(),
         ArpExit::Malformed => DropReason::ArpMalformed.into(),
+    });
+    g.define(ip4_source, Ip4Source::new(&plane), |exit| match exit {
+        SourceExit::Valid => ip4_lookup.into(),
+        SourceExit::Invalid => DropReason::Ip4SourceInvalid.into(),
+    });
+    g.define(ip6_source, Ip6Source::new(&plane), |exit| match exit {
+        SourceExit::Valid => ip6_lookup.into(),
+        SourceExit::Invalid => DropReason::Ip6SourceInvalid.into(),
     });
     g.define(ip4_lookup, Ip4Lookup::new(&plane, seed, acl_log.clone()), |exit| match exit {
         LookupExit::Forward => ip4_rewrite.into(),
@@ -187,6 +205,9 @@ where
         LocalExit::Nd => nd.into(),
         LocalExit::Unreachable4 => icmp4_error.into(),
         LocalExit::Unreachable6 => icmp6_error.into(),
+        LocalExit::Broadcast => output.into(),
+        LocalExit::NoBroadcast => DropReason::Ip4Broadcast.into(),
+        LocalExit::BroadcastTooLong => DropReason::MtuExceeded.into(),
         LocalExit::Punt => host_or(DropReason::LocalUnhandled),
         LocalExit::IcmpOther => DropReason::IcmpIgnored.into(),
         LocalExit::IcmpMalformed => DropReason::IcmpMalformed.into(),
@@ -201,14 +222,14 @@ where
         NdExit::Malformed => DropReason::NdMalformed.into(),
         NdExit::Unsendable => DropReason::IcmpUnsendable.into(),
     });
-    g.define(ip4_rewrite, Ip4Rewrite::new(plane.next_hops.clone()), |exit| match exit {
+    g.define(ip4_rewrite, Ip4Rewrite::new(plane.next_hops.clone(), redirect.clone()), |exit| match exit {
         Ip4RewriteExit::Output => output.into(),
         Ip4RewriteExit::TtlExpired | Ip4RewriteExit::FragmentationNeeded => icmp4_error.into(),
         Ip4RewriteExit::Fragment => ip4_fragment.into(),
         Ip4RewriteExit::NoHeadroom => DropReason::NoHeadroom.into(),
         Ip4RewriteExit::AdjacencyGone => DropReason::AdjacencyGone.into(),
     });
-    g.define(ip6_rewrite, Ip6Rewrite::new(plane.next_hops.clone()), |exit| match exit {
+    g.define(ip6_rewrite, Ip6Rewrite::new(plane.next_hops.clone(), redirect), |exit| match exit {
         Ip6RewriteExit::Output => output.into(),
         Ip6RewriteExit::HopLimitExceeded | Ip6RewriteExit::PacketTooBig => icmp6_error.into(),
         Ip6RewriteExit::LinkTooSmall => DropReason::MtuExceeded.into(),

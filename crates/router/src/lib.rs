@@ -9,6 +9,7 @@
 //! * [`update`]: routes by the batch, as routing daemons send them.
 //! * [`event`]: what workers tell control and the other way round.
 //! * [`model`]: routes, actions, static neighbours, errors. [`show`]: what views print.
+//! * [`vrf`]: several routing tables in one router.
 //! * [`neighbor`]: ARP and neighbour discovery as a state machine.
 //! * [`punt`]: what goes up to Linux, by class.
 //! * [`nodes`]: the packet nodes; [`graph`] joins them and is where to read a packet's way.
@@ -25,6 +26,7 @@
 
 pub mod acl;
 mod action;
+pub mod conflict;
 mod connected;
 pub mod event;
 pub mod fuzz;
@@ -42,9 +44,10 @@ mod sync;
 mod table;
 pub mod testbed;
 pub mod update;
+pub mod vrf;
 
 pub use event::{Probe, RouterEvent};
-pub use model::{Path, RouteAction, RouterConfig, RouterError, Source, StaticNeighbor};
+pub use model::{Path, RouteAction, RouterConfig, RouterError, Source, StaticNeighbor, VrfConfig};
 pub use plane::{NextHop, NextHops, Plane};
 pub use router::Router;
 pub use update::Updated;

@@ -31,9 +31,11 @@ use linerate_tables::snapshot::Publisher;
 
 use crate::acl::AclWriter;
 use crate::event::RouterEvent;
-use crate::naive::NaiveFib;
+use crate::naive::{NaiveFib, NaiveReader};
 use crate::nodes::resolve::HoldLimits;
-use crate::plane::{Adjacency, MAX_ADJACENCIES, Member, NextHop, NextHopId, Plane, PlaneError, PlaneWriter};
+use crate::plane::{
+    Adjacency, FibSet, MAX_ADJACENCIES, Member, NextHop, NextHopId, Plane, PlaneError, PlaneWriter,
+};
 
 pub use live::Live;
 pub use rig::{NaivePlane, Rig};
@@ -57,6 +59,8 @@ pub struct Sent {
 pub struct Testbed {
     rig: Rig,
     next_hops: PlaneWriter,
+    vrfs4: Publisher<FibSet<NaiveReader<u32>>>,
+    vrfs6: Publisher<FibSet<NaiveReader<u128>>>,
     interfaces: Publisher<InterfaceTable>,
     acls: AclWriter,
     fib4: NaiveFib<u32>,
@@ -123,7 +127,11 @@ impl Testbed {
         let (fib4, fib6) = (NaiveFib::default(), NaiveFib::default());
         let next_hops = PlaneWriter::new(Domain::new())?;
         let (interfaces, acls) = (Publisher::new(table), AclWriter::default());
+        let vrfs4 = Publisher::new(FibSet::new([Some(fib4.reader())]));
+        let vrfs6 = Publisher::new(FibSet::new([Some(fib6.reader())]));
         let plane = Plane {
+            vrfs4: vrfs4.reader(),
+            vrfs6: vrfs6.reader(),
             fib4: fib4.reader(),
             fib6: fib6.reader(),
             next_hops: next_hops.reader(),
@@ -131,7 +139,7 @@ impl Testbed {
             acls: acls.reader(),
         };
         let rig = Rig::new(plane, HoldLimits { neighbors: 4, packets: 100 })?;
-        Ok(Testbed { rig, next_hops, interfaces, acls, fib4, fib6, now: 1 })
+        Ok(Testbed { rig, next_hops, vrfs4, vrfs6, interfaces, acls, fib4, fib6, now: 1 })
     }
 
     /// Network, own and broadcast addresses, and host 9; returns the next hop of host 9.
@@ -261,6 +269,8 @@ impl Testbed {
     /// What the graph's nodes share.
     pub fn plane(&self) -> NaivePlane {
         Plane {
+            vrfs4: self.vrfs4.reader(),
+            vrfs6: self.vrfs6.reader(),
             fib4: self.fib4.reader(),
             fib6: self.fib6.reader(),
             next_hops: self.next_hops.reader(),

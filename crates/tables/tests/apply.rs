@@ -156,7 +156,6 @@ proptest! {
     #[test]
     fn any_batches_poptrie(batches in batches()) {
         use linerate_tables::fib::poptrie::Poptrie;
-        // Its labels are 16 bits wide: without the ids that need more of them the same must come out.
         agrees::<u32, _>(batches.clone(), || Poptrie::new(&Domain::new()).unwrap());
         agrees::<u128, _>(batches, || Poptrie::new(&Domain::new()).unwrap());
     }

@@ -159,6 +159,14 @@ pub const fn is_unspecified(addr: &[u8; 16]) -> bool {
     u128::from_ne_bytes(*addr) == 0
 }
 
+/// Whether an address is an IPv4 one in disguise: `::a.b.c.d` (RFC 4291 2.5.5.1, the unspecified address and that of the
+/// loopback interface among them) or `::ffff:a.b.c.d` (2.5.5.2). No such address belongs on a wire.
+#[inline]
+pub const fn is_ip4_in_ip6(addr: &[u8; 16]) -> bool {
+    let addr = u128::from_be_bytes(*addr);
+    addr >> 32 == 0 || addr >> 32 == 0xffff
+}
+
 /// `::1`.
 #[inline]
 pub const fn is_loopback(addr: &[u8; 16]) -> bool {

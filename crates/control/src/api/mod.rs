@@ -107,6 +107,10 @@ pub(crate) mod test_views {
         show::AclLog { samples: Fake::new().acl_log() }
     }
 
+    pub(crate) fn vrfs() -> show::Vrfs {
+        show::Vrfs { vrfs: Fake::new().vrfs() }
+    }
+
     pub(crate) fn fibs() -> show::Fibs {
         show::Fibs { fibs: Fake::new().fibs() }
     }

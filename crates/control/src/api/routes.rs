@@ -32,7 +32,7 @@ const MAX_TRACE_WAIT: u64 = 5000;
 
 /// What there is, for those who ask for something else.
 const PATHS: &str = "/v1/ and status, ports, workers, queues, interfaces, neighbors, acls, acl-log, router, drops, \
-                     graph, fib, routes, linux, punt, queues/move or trace";
+                     graph, fib, vrfs, routes, linux, punt, queues/move or trace";
 
 type Shared = State<Arc<App>>;
 
@@ -52,6 +52,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/v1/linux", get(async |s: Shared| Json(s.plane.linux())))
         .route("/v1/punt", get(async |s: Shared| Json(s.plane.punt())))
         .route("/v1/fib", get(async |s: Shared| Json(show::Fibs { fibs: s.plane.fibs() })))
+        .route("/v1/vrfs", get(async |s: Shared| Json(show::Vrfs { vrfs: s.plane.vrfs() })))
         .route("/v1/routes", get(routes))
         .route("/v1/queues/move", post(move_queue))
         .route("/v1/trace", post(trace))

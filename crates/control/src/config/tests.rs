@@ -169,6 +169,7 @@ mac = "02:00:00:00:00:02"
         gateway: gateway.map(|g| g.parse().unwrap()),
         interface: interface.map(Into::into),
         weight,
+        vrf: None,
     };
     let actions: Vec<RouteAction> = d.routes.iter().map(|r| (*r.action).clone()).collect();
     assert_eq!(

@@ -18,6 +18,7 @@ use crate::show::linux::{Linux, Punt};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::Router;
 use crate::show::routes::{RouteQuery, Routes};
+use crate::show::vrfs::Vrf;
 
 /// A running router.
 pub struct Running {
@@ -108,6 +109,7 @@ impl Dataplane for Running {
             }),
             acl_in: i.acl_in.clone(),
             acl_out: i.acl_out.clone(),
+            vrf: i.vrf.clone(),
         };
         let all = self.instance.with_router(|router, _| {
             let of = |(at, i)| view((at, i), router.interfaces().get(at as IfIndex));
@@ -145,6 +147,10 @@ impl Dataplane for Running {
 
     fn fibs(&self) -> Vec<Fib> {
         self.instance.with_router(|router, _| router::fibs(router)).unwrap_or_default()
+    }
+
+    fn vrfs(&self) -> Vec<Vrf> {
+        self.instance.with_router(|router, _| router::vrfs(router)).unwrap_or_default()
     }
 
     fn routes(&self, query: &RouteQuery) -> Result<Routes, Refused> {

@@ -37,6 +37,9 @@ pub struct Interface {
     pub acl_in: Option<String>,
     /// Access list for what leaves.
     pub acl_out: Option<String>,
+    /// Name of its VRF; absent in the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vrf: Option<String>,
 }
 
 impl Text for Interfaces {

@@ -19,6 +19,7 @@ pub mod routes;
 pub mod status;
 mod text;
 pub mod trace;
+pub mod vrfs;
 pub mod workers;
 
 pub use acls::{AclLog, Acls};
@@ -34,6 +35,7 @@ pub use router::Router;
 pub use routes::Routes;
 pub use status::Status;
 pub use trace::{Trace, TraceRequest};
+pub use vrfs::Vrfs;
 pub use workers::Workers;
 
 /// A message with a form for people.

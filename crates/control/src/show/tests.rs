@@ -88,6 +88,7 @@ fn graph() {
 #[test]
 fn fib() {
     both("fib", &views::fibs());
+    both("vrfs", &views::vrfs());
 }
 
 #[test]

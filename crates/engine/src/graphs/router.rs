@@ -294,7 +294,9 @@ mod tests {
             (prefix.into(), Arc::new(RouteAction::via(gateway(n).into())))
         };
         let routes = (0..GATEWAYS).map(route).collect();
-        router.apply(0, RouterConfig { interfaces, routes, neighbors: Vec::new() }).unwrap();
+        router
+            .apply(0, RouterConfig { interfaces, routes, neighbors: Vec::new(), vrfs: Vec::new() })
+            .unwrap();
         let parts = RouterParts { plane: router.plane(), seed: 0, icmp_errors_per_second: 0, punt: None };
         let RouterGraph { mut on_tick, line, .. } = graph::<HeapPacket, _, _>(&parts).unwrap();
         let mut lines = RouterLines::default();

@@ -11,7 +11,7 @@ use linerate_linux::netlink::{LinkSettings, MonitorEvent, Operation, Writer};
 use linerate_linux::route::{Address, Mac, Neighbor, NeighborState};
 use linerate_linux::tap::Tap;
 use linerate_linux::watch::{Status, Watcher};
-use linerate_pipeline::{IfIndex, PortId};
+use linerate_pipeline::{IfIndex, PortId, VRF_DEFAULT};
 use linerate_router::StaticNeighbor;
 use linerate_router::neighbor;
 use linerate_router::update::Updated;
@@ -277,7 +277,8 @@ impl Host {
         while let Some(source) = changes.peek().map(|c| c.0) {
             let run = std::iter::from_fn(|| changes.next_if(|c| c.0 == source));
             let run: Vec<_> = run.map(|(_, _, prefix, action)| (prefix, action)).collect();
-            let updated = self.shared.with_router(|half, now| half.router.update(now, source, &run));
+            let updated =
+                self.shared.with_router(|half, now| half.router.update(now, VRF_DEFAULT, source, &run));
             if let Some(updated) = updated {
                 self.note_refused(&updated);
             }

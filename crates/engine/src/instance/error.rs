@@ -49,6 +49,9 @@ pub enum StartError {
     /// A route or neighbour by an interface that does not exist.
     #[error("a route or neighbour names interface `{0}`, which does not exist")]
     NoInterface(String),
+    /// An interface, a route or a path of one in a VRF that does not exist.
+    #[error("an interface or route names VRF `{0}`, which does not exist")]
+    NoVrf(String),
     /// The router refuses its configuration.
     #[error(transparent)]
     Router(#[from] RouterError),

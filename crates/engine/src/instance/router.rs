@@ -6,9 +6,9 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use linerate_dpdk::Mbuf;
 use linerate_pipeline::interface::InterfaceTable;
-use linerate_pipeline::{IfIndex, Interface, PortId};
+use linerate_pipeline::{IfIndex, Interface, PortId, VRF_DEFAULT, VrfId};
 use linerate_router::acl::{Acl, AclBinding, AclWriter};
-use linerate_router::{Path, RouteAction, RouterConfig, RouterError, StaticNeighbor};
+use linerate_router::{Path, RouteAction, RouterConfig, RouterError, StaticNeighbor, VrfConfig};
 use linerate_tables::fib::ip4::Ip4Fib;
 use linerate_tables::fib::ip6::Ip6Fib;
 use linerate_tables::qsbr::Domain;
@@ -22,6 +22,9 @@ use crate::host::View;
 
 /// The router of an instance, control half.
 pub type Router = linerate_router::Router<Ip4Fib, Ip6Fib>;
+
+/// What configuration calls the VRF of interfaces and routes that name none.
+const DEFAULT_VRF: &str = "default";
 
 /// The router and its lines to the workers.
 pub(crate) struct RouterHalf {
@@ -45,7 +48,8 @@ impl RouterHalf {
     ) -> Result<Self, StartError> {
         let fib4 = Ip4Fib::new(&domain).map_err(RouterError::from)?;
         let fib6 = Ip6Fib::new(&domain).map_err(RouterError::from)?;
-        let mut router = Router::new(domain, fib4, fib6, neighbor_options())?;
+        let router = Router::new(domain.clone(), fib4, fib6, neighbor_options())?;
+        let mut router = router.with_vrfs(move || Ok((Ip4Fib::new(&domain)?, Ip6Fib::new(&domain)?)));
         let port = |at: usize| ports.get(at).map(|p| Found { mac: p.mac(), mtu: p.mtu(), up: p.is_up() });
         let config = config(desired, port)?;
         for (_, interface) in &config.interfaces {
@@ -164,7 +168,7 @@ pub(super) fn check(desired: &Desired) -> Result<(), StartError> {
     let (acls, bindings) = acls(desired);
     AclWriter::check(&acls, &bindings)?;
     let table = InterfaceTable::build(config.interfaces).map_err(RouterError::from)?;
-    for (prefix, action) in &config.routes {
+    for (prefix, action) in config.vrfs.iter().map(|v| &v.routes).chain([&config.routes]).flatten() {
         action.check(*prefix, |interface| table.get(interface).is_some())?;
     }
     Ok(())
@@ -180,6 +184,17 @@ struct Found {
 /// The desired state in the router's terms: names become indices. `found` tells of a port by its position.
 fn config(desired: &Desired, found: impl Fn(usize) -> Option<Found>) -> Result<RouterConfig, StartError> {
     let index = |name: &str| index_of(desired, name);
+    let vrf = |name: Option<&str>| match name {
+        None | Some(DEFAULT_VRF) => Ok(VRF_DEFAULT),
+        Some(name) => {
+            let at = desired.vrfs.iter().position(|v| v.name == name);
+            at.map(|at| at as VrfId + 1).ok_or_else(|| StartError::NoVrf(name.into()))
+        }
+    };
+    let mut vrfs: Vec<VrfConfig> = (1..)
+        .zip(&desired.vrfs)
+        .map(|(vrf, v)| VrfConfig { vrf, name: v.name.clone(), routes: Vec::new() })
+        .collect();
     let mut interfaces = Vec::new();
     for (at, spec) in desired.interfaces.iter().enumerate() {
         let port = desired.ports.iter().position(|p| p.name == spec.port);
@@ -191,6 +206,8 @@ fn config(desired: &Desired, found: impl Fn(usize) -> Option<Found>) -> Result<R
             vlan: spec.vlan,
             inner_vlan: spec.inner_vlan,
             up: spec.up && found.up,
+            vrf: vrf(spec.vrf.as_deref())?,
+            policy: spec.policy,
             ..Interface::new(&spec.name, port as PortId, mac, mtu, &spec.addresses)
         };
         interfaces.push((at as IfIndex, interface));
@@ -203,14 +220,18 @@ fn config(desired: &Desired, found: impl Fn(usize) -> Option<Found>) -> Result<R
         let action = match known.get(&Arc::as_ptr(&route.action)) {
             Some(action) => action.clone(),
             None => {
-                let action = Arc::new(translate(&route.action, index)?);
+                let action = Arc::new(translate(&route.action, index, vrf)?);
                 known.insert(Arc::as_ptr(&route.action), action.clone());
                 action
             }
         };
-        routes.push((route.prefix, action));
+        let table = match vrf(route.vrf.as_deref())?.checked_sub(1) {
+            None => Some(&mut routes),
+            Some(at) => vrfs.get_mut(usize::from(at)).map(|v| &mut v.routes),
+        };
+        table.into_iter().for_each(|t| t.push((route.prefix, action.clone())));
     }
-    Ok(RouterConfig { interfaces, routes, neighbors })
+    Ok(RouterConfig { interfaces, routes, neighbors, vrfs })
 }
 
 /// Access lists, and which interfaces they are bound to.
@@ -245,6 +266,7 @@ fn index_of(desired: &Desired, name: &str) -> Result<IfIndex, StartError> {
 fn translate(
     action: &desired::RouteAction,
     index: impl Fn(&str) -> Result<IfIndex, StartError>,
+    vrf: impl Fn(Option<&str>) -> Result<VrfId, StartError>,
 ) -> Result<RouteAction, StartError> {
     Ok(match action {
         desired::RouteAction::Blackhole => RouteAction::Blackhole,
@@ -255,7 +277,8 @@ fn translate(
                 .iter()
                 .map(|p| {
                     let interface = p.interface.as_deref().map(&index).transpose()?;
-                    Ok(Path { gateway: p.gateway, interface, weight: p.weight })
+                    let vrf = p.vrf.as_deref().map(|name| vrf(Some(name))).transpose()?;
+                    Ok(Path { gateway: p.gateway, interface, weight: p.weight, vrf })
                 })
                 .collect::<Result<_, StartError>>()?,
         ),

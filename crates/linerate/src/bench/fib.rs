@@ -6,7 +6,7 @@
 //! to ranges, and again after the updates.
 
 use super::{
-    fib_updates,
+    fib_router, fib_updates,
     keys::{Drawn, Trace},
     race::{Contender, KeySet, Times, Work, floor, race, reader},
     report::{Host, Measured, Report},
@@ -188,9 +188,11 @@ fn family4(
     if !args.lookups_only {
         let make = || Ok(ip4::Ip4Fib::new(&Domain::new())?);
         wrong += fib_updates::measure(&mut ours, &domain, routes, &prefix, effort, report, &make)?;
+        fib_router::measure(routes, &prefix, effort, report)?;
         if real {
             fib_updates::build_targets(4, &prefix, report);
             fib_updates::targets4(&prefix, report);
+            fib_router::targets4(&prefix, report);
         }
         if !effort.quick {
             for n in [4_000_000, 8_000_000] {
@@ -247,6 +249,7 @@ fn family6(
     if !args.lookups_only {
         let make = || Ok(ip6::Ip6Fib::new(&Domain::new())?);
         wrong += fib_updates::measure(&mut ours, &domain, routes, &prefix, effort, report, &make)?;
+        fib_router::measure(routes, &prefix, effort, report)?;
         fib_updates::build_targets(6, &prefix, report);
         if !effort.quick {
             wrong += big::<u128, ip6::Ip6Fib>(routes, 1_000_000, effort, report, &make)?;

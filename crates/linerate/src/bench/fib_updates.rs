@@ -9,11 +9,14 @@ use super::{
 };
 use anyhow::{Context, Result};
 use linerate_tables::{
-    fib::{Fib, oracle::Oracle},
+    fib::{Change, Fib, oracle::Oracle},
     prefix::Prefix,
     qsbr::{Domain, Reader},
 };
 use std::collections::BTreeMap;
+
+/// Changes of a batch: less than a routing daemon puts into a full frame.
+const BATCH: usize = 256;
 
 /// Flaps per figure.
 const FLAPS: usize = 51;
@@ -44,7 +47,7 @@ pub(super) fn measure<A: Drawn, F: Fib<A>>(
 
 /// The bars for building a table of either family.
 pub(super) fn build_targets(family: u8, prefix: &str, report: &mut Report) {
-    for (kind, what) in [("load", "load"), ("insert", "single inserts")] {
+    for (kind, what) in [("load", "load"), ("apply", "changes in batches of 256")] {
         let worst = report.value(&format!("{prefix}.{kind}.worst"));
         report.target(&format!("IPv{family} {what}, slowest order"), worst, 0.5, false, "s");
         let spread = report.value(&format!("{prefix}.{kind}.spread"));
@@ -92,7 +95,9 @@ fn orders<A: Drawn>(routes: &Routes<A>) -> Vec<(&'static str, Routes<A>)> {
     ]
 }
 
-/// Builds in every order, all orders in turn in every round; a figure is the median of its order's rounds.
+/// Builds in every order, all orders in turn in every round; a figure is the median of its order's rounds. At once, by
+/// changes in batches (what daemons send, and what the bars are about), and by single changes (for comparison: they wait
+/// for memory, so that their spread says as much about the third-level cache and its other users as about the table).
 fn builds<A: Drawn, F: Fib<A>>(
     routes: &Routes<A>,
     prefix: &str,
@@ -104,13 +109,18 @@ fn builds<A: Drawn, F: Fib<A>>(
     let rounds = effort.rounds.clamp(3, 5);
     let oracle = Oracle::new(routes.iter().copied());
     let mut wrong = 0;
-    for kind in ["load", "insert"] {
+    let changes: Vec<Vec<Change<A>>> = orders
+        .iter()
+        .map(|(_, routes)| routes.iter().map(|&(prefix, nh)| Change { prefix, next_hop: Some(nh) }).collect())
+        .collect();
+    for kind in ["load", "apply", "insert"] {
         let mut runs = vec![Vec::new(); orders.len()];
         for round in 0..rounds {
-            for ((_, routes), runs) in orders.iter().zip(&mut runs) {
+            for (((_, routes), changes), runs) in orders.iter().zip(&changes).zip(&mut runs) {
                 let mut fib = make()?;
                 let (ns, built) = timed(|| match kind {
                     "load" => fib.load(routes.iter().copied()),
+                    "apply" => changes.chunks(BATCH).try_for_each(|b| fib.apply(b)).map_err(|e| e.error),
                     _ => routes.iter().try_for_each(|&(p, nh)| fib.insert(p, nh).map(drop)),
                 });
                 built.context("building the table")?;

@@ -485,6 +485,6 @@ pub(super) fn router(
             })
         })
         .collect();
-    router.apply(0, RouterConfig { interfaces, routes, neighbors })?;
+    router.apply(0, RouterConfig { interfaces, routes, neighbors, vrfs: Vec::new() })?;
     Ok(router)
 }

@@ -7,6 +7,7 @@ mod acl_peers;
 pub(crate) mod fib;
 #[cfg(feature = "peers")]
 mod fib_peers;
+mod fib_router;
 mod fib_updates;
 pub(crate) mod forward;
 mod forward_io;

@@ -72,6 +72,8 @@ enum View {
     },
     /// Forwarding tables and what they occupy
     Fib,
+    /// Routing tables and the interfaces that follow them
+    Vrfs,
     /// Routes, filtered and in pages
     Routes(RoutesArgs),
 }
@@ -89,6 +91,10 @@ struct RoutesArgs {
     /// Only the route that packets to this address take
     #[arg(long, value_name = "ADDRESS", conflicts_with = "prefix")]
     longest: Option<IpAddr>,
+
+    /// Routes of this VRF; without it, of the default one
+    #[arg(long, value_name = "VRF")]
+    vrf: Option<String>,
 
     /// Only routes with this gateway
     #[arg(long, value_name = "GATEWAY")]
@@ -131,6 +137,7 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
         View::Punt => args.view::<show::Punt>(&client, "/v1/punt"),
         View::Router => args.view::<show::Router>(&client, "/v1/router"),
         View::Drops => args.view::<show::Drops>(&client, "/v1/drops"),
+        View::Vrfs => args.view::<show::Vrfs>(&client, "/v1/vrfs"),
         View::Fib => args.view::<show::Fibs>(&client, "/v1/fib"),
         View::Graph { dot: true } => {
             let graph: show::Graph = client.get("/v1/graph")?;
@@ -163,6 +170,7 @@ impl RoutesArgs {
     /// One answer, or as many as it takes for all.
     fn ask(&self, client: &Client) -> Result<show::Routes, Failure> {
         let mut query = RouteQuery {
+            vrf: self.vrf.clone(),
             prefix: self.prefix,
             longer: self.longer,
             longest: self.longest,

@@ -41,6 +41,7 @@ pub(crate) fn start(
         None => plan::routes(&tables.ipv4, &tables.ipv6),
     };
     let desired = Desired {
+        vrfs: Vec::new(),
         dpdk: DpdkSpec {
             file_prefix: format!("linerate-demo-{}", std::process::id()),
             memory: MemorySpec::NoHuge { megabytes: MEMORY },

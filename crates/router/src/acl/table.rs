@@ -220,12 +220,6 @@ pub struct AclTable {
 }
 
 impl AclTable {
-    /// A name for a list in this state: no other list has it, nor this one in another state.
-    #[inline(always)]
-    pub(crate) fn version(&self, list: u16) -> u64 {
-        u64::from(self.generation) << 16 | u64::from(list)
-    }
-
     /// Which state of the lists this is.
     pub(crate) fn generation(&self) -> u32 {
         self.generation

@@ -88,7 +88,7 @@ impl Icmp4Error {
         };
         let table = self.interfaces.get();
         let Some(interface) = table.get(meta.rx_if) else { return Icmp4ErrorExit::Unsendable };
-        let is_broadcast = |a: u32| interface.is_broadcast_ip4(Ipv4Addr::from_bits(a));
+        let is_broadcast = |a: u32| table.is_broadcast_ip4(meta.vrf, Ipv4Addr::from_bits(a));
         let (src, dst) = (offender.src.get(), offender.dst.get());
         // RFC 1812 4.3.2.7.
         if meta.flags & (flags::L2_MULTICAST | flags::GENERATED) != 0

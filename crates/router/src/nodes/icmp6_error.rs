@@ -162,8 +162,12 @@ fn silent(meta: &Meta) -> Icmp6ErrorExit {
 fn is_icmp_error<P: Packet>(packet: &P, header: &Ip6Header, l3: usize) -> bool {
     let mut bytes = [0; WALK];
     let n = packet.copy_out(l3 + Ip6Header::LEN, &mut bytes);
-    let bytes = bytes.get(..n).unwrap_or_default();
-    match ip6::walk(header.next_header, bytes) {
+    is_error(header.next_header, bytes.get(..n).unwrap_or_default())
+}
+
+/// The same of what follows an IPv6 header, as far as it is there.
+pub(super) fn is_error(next_header: u8, bytes: &[u8]) -> bool {
+    match ip6::walk(next_header, bytes) {
         Ok(upper)
             if upper.protocol == ip6::ICMPV6 && upper.fragment.is_none_or(|(offset, _)| offset == 0) =>
         {

@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use arrayvec::ArrayVec;
 use linerate_pipeline::meta::flags;
-use linerate_pipeline::{BURST, Batch, Cx, Exits, Meta, Node, Packet};
+use linerate_pipeline::{BURST, Batch, Cx, Exits, Meta, Node, Packet, VRF_DEFAULT, VrfId};
 use linerate_tables::fib::{Lookup, NO_ROUTE, NextHopId};
+use linerate_tables::prefix::Address;
 use linerate_wire::Header;
 use linerate_wire::icmp;
 use linerate_wire::icmpv6;
@@ -13,7 +15,7 @@ use linerate_wire::ip6::Ip6Header;
 
 use super::{ip4_input, ip6_input};
 use crate::acl::{AclLog, Direction, Filter, ListOf, PacketKey, Refused, Source};
-use crate::plane::{NextHop, NextHops, Plane};
+use crate::plane::{FibSet, NextHop, NextHops, Plane, VrfFibs};
 
 linerate_pipeline::exits! {
     /// Where packets go from `ip4_lookup` and `ip6_lookup`.
@@ -53,6 +55,7 @@ pub(super) const fn icmp_error(kind: u8, code: u8) -> u16 {
 /// Looks up IPv4 destinations; ECMP groups are resolved with the flow hash.
 pub struct Ip4Lookup<R4> {
     fib: R4,
+    vrfs: VrfFibs<R4>,
     next_hops: NextHops,
     seed: u64,
     filter: Filter<u32>,
@@ -62,7 +65,8 @@ impl<R4: Clone> Ip4Lookup<R4> {
     /// A node that reads these tables. `seed` of the flow hash: the same on all workers, different between routers.
     pub(crate) fn new<R6>(plane: &Plane<R4, R6>, seed: u64, log: AclLog) -> Self {
         let filter = Filter::new(plane.acls.clone(), log);
-        Ip4Lookup { fib: plane.fib4.clone(), next_hops: plane.next_hops.clone(), seed, filter }
+        let (fib, vrfs) = (plane.fib4.clone(), plane.vrfs4.clone());
+        Ip4Lookup { fib, vrfs, next_hops: plane.next_hops.clone(), seed, filter }
     }
 }
 
@@ -77,9 +81,10 @@ impl<P: Packet, R4: Lookup<u32> + 'static> Node<P> for Ip4Lookup<R4> {
         }
         let n = batch.len().min(BURST);
         let mut ids = [NO_ROUTE; BURST];
-        self.fib.lookup_batch(&addresses[..n], &mut ids[..n]);
+        look_up(&self.fib, &mut self.vrfs, batch, &addresses[..n], &mut ids[..n]);
         let hash = |p: &P| ip4_input::flow_hash(p, self.seed);
-        apply(&self.next_hops, &ids[..n], hash, batch, out, |reason| {
+        let tables = Tables { vrfs: self.vrfs.get(), next_hops: &self.next_hops };
+        apply(tables, &ids[..n], &addresses, hash, batch, out, |reason| {
             use icmp::unreachable::{HOST, NET, PROHIBITED};
             let code = match reason {
                 LookupExit::NoRoute => NET,
@@ -94,6 +99,14 @@ impl<P: Packet, R4: Lookup<u32> + 'static> Node<P> for Ip4Lookup<R4> {
         }
     }
 
+    fn tick(&mut self, _: &mut Cx<'_, P>, _: &mut Exits<'_, P, LookupExit>) {
+        self.vrfs.get();
+    }
+
+    fn wants_tick(&self) -> bool {
+        true
+    }
+
     fn trace(&self, packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
         write_next_hop(&self.next_hops, packet.meta(), f)
     }
@@ -102,6 +115,7 @@ impl<P: Packet, R4: Lookup<u32> + 'static> Node<P> for Ip4Lookup<R4> {
 /// Looks up IPv6 destinations; ECMP groups are resolved with the flow hash.
 pub struct Ip6Lookup<R6> {
     fib: R6,
+    vrfs: VrfFibs<R6>,
     next_hops: NextHops,
     seed: u64,
     filter: Filter<u128>,
@@ -111,7 +125,8 @@ impl<R6: Clone> Ip6Lookup<R6> {
     /// A node that reads these tables. `seed` of the flow hash: the same on all workers, different between routers.
     pub(crate) fn new<R4>(plane: &Plane<R4, R6>, seed: u64, log: AclLog) -> Self {
         let filter = Filter::new(plane.acls.clone(), log);
-        Ip6Lookup { fib: plane.fib6.clone(), next_hops: plane.next_hops.clone(), seed, filter }
+        let (fib, vrfs) = (plane.fib6.clone(), plane.vrfs6.clone());
+        Ip6Lookup { fib, vrfs, next_hops: plane.next_hops.clone(), seed, filter }
     }
 }
 
@@ -126,9 +141,10 @@ impl<P: Packet, R6: Lookup<u128> + 'static> Node<P> for Ip6Lookup<R6> {
         }
         let n = batch.len().min(BURST);
         let mut ids = [NO_ROUTE; BURST];
-        self.fib.lookup_batch(&addresses[..n], &mut ids[..n]);
+        look_up(&self.fib, &mut self.vrfs, batch, &addresses[..n], &mut ids[..n]);
         let hash = |p: &P| ip6_input::flow_hash(p, self.seed);
-        apply(&self.next_hops, &ids[..n], hash, batch, out, |reason| {
+        let tables = Tables { vrfs: self.vrfs.get(), next_hops: &self.next_hops };
+        apply(tables, &ids[..n], &addresses, hash, batch, out, |reason| {
             use icmpv6::unreachable::{ADDRESS, NO_ROUTE, PROHIBITED};
             let code = match reason {
                 LookupExit::NoRoute => NO_ROUTE,
@@ -143,31 +159,128 @@ impl<P: Packet, R6: Lookup<u128> + 'static> Node<P> for Ip6Lookup<R6> {
         }
     }
 
+    fn tick(&mut self, _: &mut Cx<'_, P>, _: &mut Exits<'_, P, LookupExit>) {
+        self.vrfs.get();
+    }
+
+    fn wants_tick(&self) -> bool {
+        true
+    }
+
     fn trace(&self, packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
         write_next_hop(&self.next_hops, packet.meta(), f)
     }
 }
 
+/// Most tables that a packet is sent on to, one from the other; where routes lead in circles it ends as unreachable.
+pub(super) const MAX_TABLES: usize = 4;
+
+/// Looks up a batch's destinations, each in the table of its packet's VRF.
+#[inline(always)]
+pub(super) fn look_up<P: Packet, A: Address, R: Lookup<A>>(
+    default: &R,
+    vrfs: &mut VrfFibs<R>,
+    batch: &Batch<P>,
+    addresses: &[A],
+    ids: &mut [NextHopId],
+) {
+    let others = batch.iter().fold(VRF_DEFAULT, |all, packet| all | packet.meta().vrf);
+    if others == VRF_DEFAULT {
+        default.lookup_batch(addresses, ids);
+    } else {
+        by_vrf(vrfs.get(), batch, addresses, ids);
+    }
+}
+
+/// Where some are not in the default VRF: those of each VRF together.
+#[inline(never)]
+fn by_vrf<P: Packet, A: Address, R: Lookup<A>>(
+    vrfs: &FibSet<R>,
+    batch: &Batch<P>,
+    addresses: &[A],
+    ids: &mut [NextHopId],
+) {
+    let mut missing: ArrayVec<usize, BURST> = (0..addresses.len().min(BURST)).collect();
+    while let Some(vrf) = missing.first().and_then(|i| batch.get(*i)).map(|p| p.meta().vrf) {
+        let (mut at, mut to) = (ArrayVec::<usize, BURST>::new(), ArrayVec::<A, BURST>::new());
+        missing.retain(|i| {
+            let same = batch.get(*i).is_none_or(|p| p.meta().vrf == vrf);
+            if same && let Some(address) = addresses.get(*i) {
+                at.push(*i);
+                to.push(*address);
+            }
+            !same
+        });
+        let mut found = [NO_ROUTE; BURST];
+        if let (Some(fib), Some(found)) = (vrfs.get(vrf), found.get_mut(..to.len())) {
+            fib.lookup_batch(&to, found);
+        }
+        for (i, id) in at.into_iter().zip(found) {
+            if let Some(to) = ids.get_mut(i) {
+                *to = id;
+            }
+        }
+    }
+}
+
+/// Where routes that lead from one table to another are followed.
+pub(super) struct Tables<'a, R> {
+    pub(super) vrfs: &'a FibSet<R>,
+    pub(super) next_hops: &'a NextHops,
+}
+
+impl<R> Clone for Tables<'_, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Tables<'_, R> {}
+
+impl<R> Tables<'_, R> {
+    /// What the table of a VRF says, and those that it leads to; also in which of them that was found.
+    #[inline(never)]
+    pub(super) fn follow<A: Address>(&self, vrf: VrfId, address: A, hash: u32) -> (NextHop, VrfId)
+    where
+        R: Lookup<A>,
+    {
+        let mut vrf = vrf;
+        for _ in 0..MAX_TABLES {
+            let id = self.vrfs.get(vrf).map_or(NO_ROUTE, |fib| fib.lookup(address));
+            match self.next_hops.resolve_one(id, hash) {
+                NextHop::Table(next) => vrf = next,
+                found => return (found, vrf),
+            }
+        }
+        (NextHop::Unreachable, vrf)
+    }
+}
+
 /// Turns what the FIB said into exits and metadata.
 #[inline(always)]
-fn apply<P: Packet>(
-    next_hops: &NextHops,
+fn apply<P: Packet, A: Address, R: Lookup<A>>(
+    tables: Tables<'_, R>,
     ids: &[NextHopId],
+    addresses: &[A],
     hash: impl Fn(&P) -> u32,
     batch: &mut Batch<P>,
     out: &mut Exits<'_, P, LookupExit>,
     error: impl Fn(LookupExit) -> u16,
 ) {
     out.set_all(LookupExit::Forward);
-    for (i, (packet, id)) in batch.iter_mut().zip(ids).enumerate() {
-        if let Some(adjacency) = next_hops.forward(*id) {
+    for (i, ((packet, id), address)) in batch.iter_mut().zip(ids).zip(addresses).enumerate() {
+        if let Some(adjacency) = tables.next_hops.forward(*id) {
             packet.meta_mut().adjacency = adjacency;
             continue;
         }
-        let next = next_hops.resolve_with(*id, || hash(packet));
+        let mut next = tables.next_hops.resolve_with(*id, || hash(packet));
         if let NextHop::Forward(adjacency) = next {
             packet.meta_mut().adjacency = adjacency;
             continue;
+        }
+        packet.meta_mut().found_in = packet.meta().vrf;
+        if let NextHop::Table(vrf) = next {
+            (next, packet.meta_mut().found_in) = tables.follow(vrf, *address, hash(packet));
         }
         let exit = place(packet.meta_mut(), next);
         if matches!(exit, LookupExit::NoRoute | LookupExit::Unreachable | LookupExit::Prohibit) {
@@ -213,7 +326,7 @@ fn place(meta: &mut Meta, next: NextHop) -> LookupExit {
         }
         NextHop::Local => LookupExit::Local,
         NextHop::None => LookupExit::NoRoute,
-        NextHop::Unreachable => LookupExit::Unreachable,
+        NextHop::Unreachable | NextHop::Table(_) => LookupExit::Unreachable,
         NextHop::Prohibit => LookupExit::Prohibit,
         NextHop::Blackhole => LookupExit::Blackhole,
     }

@@ -16,8 +16,10 @@ pub mod lookup;
 pub mod nd;
 mod payload;
 pub mod punt;
+pub mod redirect;
 pub mod resolve;
 pub mod solicit;
+pub mod source;
 
 pub use limit::ErrorLimit;
 

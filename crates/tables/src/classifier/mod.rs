@@ -10,7 +10,6 @@
 
 mod bits;
 mod build;
-mod cache;
 mod candidates;
 mod extract;
 mod kernel;
@@ -22,7 +21,6 @@ mod simd;
 pub mod synthetic;
 mod table;
 
-pub use cache::Cache;
 pub use kernel::Kernel;
 pub use key::{AddressPlace, Key, Shape, Words};
 #[doc(hidden)]

@@ -4,7 +4,7 @@
 //! nodes, which ask again, count it, and know what to do.
 
 use linerate_pipeline::{BURST, Batch, IfIndex, Packet, PortId};
-use linerate_tables::classifier::{ActionId, Cache, Key, Workspace};
+use linerate_tables::classifier::{ActionId, Key, Workspace};
 use linerate_tables::fib::NextHopId;
 use linerate_tables::prefix::Prefix;
 
@@ -59,8 +59,6 @@ impl PlainFamily for u128 {
 /// What lists say about the plain packets of one family, which are numbered in the order of the batch.
 pub(super) struct Lists<A: ListOf> {
     workspace: Workspace<A>,
-    /// What incoming lists said about recent packets; and outgoing ones.
-    caches: [Cache<A>; 2],
     keys: Box<[Key<A>; BURST]>,
     /// Bit per packet that is left to the regular nodes.
     left: u64,
@@ -102,7 +100,6 @@ impl<A: PlainFamily> Lists<A> {
         let zero = Prefix::<A>::all().first();
         Lists {
             workspace: Workspace::default(),
-            caches: [Cache::default(), Cache::default()],
             keys: Box::new([Key::new(zero, zero, 0); BURST]),
             left: 0,
             input: [0; BURST],
@@ -130,10 +127,8 @@ impl<A: PlainFamily> Lists<A> {
             }
         }
         let n = ids.len().min(BURST);
-        if let Some((number, list)) = met.input.and_then(|number| Some((number, met.table.list(number)?))) {
-            let (version, keys) = (met.table.version(number), &self.keys[..n]);
-            let [cache, _] = &mut self.caches;
-            cache.lookup_batch(&mut self.workspace, A::of(list), version, keys, &mut self.input[..n]);
+        if let Some(list) = met.input.and_then(|number| met.table.list(number)) {
+            self.workspace.lookup_batch(A::of(list), &self.keys[..n], &mut self.input[..n]);
             for (j, action) in self.input.iter().enumerate().take(n) {
                 self.left |= u64::from(!Decision::of(*action).is_plain()) << j;
             }
@@ -161,14 +156,12 @@ impl<A: PlainFamily> Lists<A> {
             let same = |j: usize| wanted >> j & 1 != 0 && self.output[j].0 == number;
             let these = (0..BURST).filter(|j| same(*j)).fold(0u64, |bits, j| bits | 1 << j);
             wanted &= !these;
-            let of = number.and_then(|number| Some((met.table.version(number), met.table.list(number)?)));
-            let Some((version, list)) = of else { continue };
+            let Some(list) = number.and_then(|number| met.table.list(number)) else { continue };
             let positions = || (0..BURST).filter(|j| these >> j & 1 != 0);
             let mut keys = [self.keys[first]; BURST];
             keys.iter_mut().zip(positions()).for_each(|(key, j)| *key = self.keys[j]);
             let (n, mut found) = (these.count_ones() as usize, [0; BURST]);
-            let [_, cache] = &mut self.caches;
-            cache.lookup_batch(&mut self.workspace, A::of(list), version, &keys[..n], &mut found[..n]);
+            self.workspace.lookup_batch(A::of(list), &keys[..n], &mut found[..n]);
             for (j, action) in positions().zip(found) {
                 self.output[j].1 = action;
                 self.left |= u64::from(!Decision::of(action).is_plain()) << j;

@@ -15,18 +15,19 @@
 mod filter;
 mod plain4;
 mod plain6;
+mod policy;
 
 use std::fmt;
 
-use linerate_pipeline::interface::Interfaces;
+use linerate_pipeline::interface::{Interfaces, OwnFilter};
 use linerate_pipeline::nodes::eth_input::ToUs;
 use linerate_pipeline::tx::Sender;
-use linerate_pipeline::{BURST, Batch, Cx, Exits, Node, Packet, PortId};
+use linerate_pipeline::{BURST, Batch, Cx, Exits, Node, Packet, PortId, SourceValidation, VRF_DEFAULT};
 use linerate_tables::fib::{Lookup, NO_ROUTE, NextHopId};
 use linerate_tables::prefix::Address;
 
 use crate::acl::Acls;
-use crate::plane::{Arrays, NextHops, Plane};
+use crate::plane::{Arrays, NextHops, Plane, VrfFibs};
 use filter::{Lists, Met};
 
 linerate_pipeline::exits! {
@@ -43,6 +44,8 @@ pub struct Express<R4, R6> {
     next_hops: NextHops,
     fib4: R4,
     fib6: R6,
+    vrfs4: VrfFibs<R4>,
+    vrfs6: VrfFibs<R6>,
     seed: u64,
     acls: Acls,
     picked: Box<Picked>,
@@ -78,6 +81,8 @@ impl<R4: Clone, R6: Clone> Express<R4, R6> {
             next_hops: plane.next_hops.clone(),
             fib4: plane.fib4.clone(),
             fib6: plane.fib6.clone(),
+            vrfs4: plane.vrfs4.clone(),
+            vrfs6: plane.vrfs6.clone(),
             seed,
             acls: plane.acls.clone(),
             lists: Box::new((Lists::new(), Lists::new())),
@@ -102,10 +107,23 @@ where
         out.set_all(ExpressExit::Regular);
         let Some(rx_port) = batch.first().map(Packet::rx_port) else { return };
         let picked = &mut *self.picked;
-        let to_us = ToUs::new(self.interfaces.get(), rx_port);
-        picked.pick(batch, to_us);
-        picked.ip4.look_up(&self.fib4);
-        picked.ip6.look_up(&self.fib6);
+        let table = self.interfaces.get();
+        let to_us = ToUs::new(table, rx_port);
+        picked.pick(batch, to_us, table.own_filter());
+        if to_us.vrf() == VRF_DEFAULT {
+            picked.ip4.look_up(&self.fib4);
+            picked.ip6.look_up(&self.fib6);
+        } else {
+            let (vrfs4, vrfs6) = (self.vrfs4.get(), self.vrfs6.get());
+            let (Some(fib4), Some(fib6)) = (vrfs4.get(to_us.vrf()), vrfs6.get(to_us.vrf())) else { return };
+            picked.ip4.look_up(fib4);
+            picked.ip6.look_up(fib6);
+        }
+        let policy = to_us.policy();
+        if policy.source_validation != SourceValidation::Off || policy.redirects {
+            self.heed(batch, to_us);
+        }
+        let picked = &*self.picked;
         let way = Way { arrays: self.next_hops.arrays(), next_hops: &self.next_hops, seed: self.seed };
         let mut sender = cx.tx.sender(rx_port, cx.counters);
         if let Some(met) = Met::new(self.acls.get(), to_us.interface()) {
@@ -126,6 +144,14 @@ where
                 _ => Err(Left::Other),
             });
         }
+    }
+
+    fn tick(&mut self, _: &mut Cx<'_, P>, _: &mut Exits<'_, P, ExpressExit>) {
+        (self.vrfs4.get(), self.vrfs6.get());
+    }
+
+    fn wants_tick(&self) -> bool {
+        true
     }
 
     fn trace(&self, packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
@@ -178,13 +204,13 @@ impl Picked {
     /// Sorts a batch: destinations of plain packets by family. Traffic comes in runs of one family, and a loop that knows
     /// one family only keeps all it needs in registers.
     #[inline(always)]
-    fn pick<P: Packet>(&mut self, batch: &mut Batch<P>, to_us: ToUs) {
+    fn pick<P: Packet>(&mut self, batch: &mut Batch<P>, to_us: ToUs, own: OwnFilter<'_>) {
         (self.ip4.n, self.ip6.n) = (0, 0);
         let (mut rest, mut families) = (&mut batch[..], &mut self.families[..]);
         while !rest.is_empty() {
-            let n = self.ip4.take(rest, |packet| plain4::destination(packet, to_us));
+            let n = self.ip4.take(rest, |packet| plain4::destination(packet, to_us, own));
             (rest, families) = skip(rest, families, n, Family::Ip4);
-            let m = self.ip6.take(rest, |packet| plain6::destination(packet, to_us));
+            let m = self.ip6.take(rest, |packet| plain6::destination(packet, to_us, own));
             (rest, families) = skip(rest, families, m, Family::Ip6);
             if n + m == 0 {
                 (rest, families) = skip(rest, families, 1, Family::Other);

@@ -1,5 +1,6 @@
 //! IPv4 on the express way.
 
+use linerate_pipeline::interface::OwnFilter;
 use linerate_pipeline::nodes::eth_input::ToUs;
 use linerate_pipeline::{Packet, PortId};
 use linerate_tables::classifier::Key;
@@ -17,7 +18,7 @@ const ETH: usize = 14;
 
 /// The destination of a plain IPv4 packet with hops left; `None` for any other. Cuts off padding behind the total length.
 #[inline(always)]
-pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs) -> Option<u32> {
+pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs, own: OwnFilter<'_>) -> Option<u32> {
     let (len, rx_port) = (packet.len(), packet.rx_port());
     let head = packet.head().first_chunk::<PLAIN>()?;
     // Ethertype, version and header length.
@@ -31,10 +32,17 @@ pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs) -> Option<u32>
     let is_sound = to_us.frame(u64::from_le_bytes(*first), rx_port)
         & checksum::ip4_header_valid(zerocopy::transmute_ref!(h))
         & (h.ttl > 1)
-        & !ip4::is_martian_source(h.src.get())
-        // What may not be a source may not be a unicast destination either: 0/8, 127/8, 224/4, 240/4.
-        & !ip4::is_martian_source(dst);
+        & !ip4::is_suspect(h.src.get())
+        // What may not be a source may not be a unicast destination either: 0/8, 127/8, 169.254/16, 224/4, 240/4.
+        & !ip4::is_suspect(dst)
+        & !own.may_own4(h.src.get());
     if is_sound && (total == len || cut(packet, total)) { Some(dst) } else { None }
+}
+
+/// The source of a packet whose [`destination`] has been taken.
+#[inline(always)]
+pub(super) fn source<P: Packet>(packet: &P) -> u32 {
+    Ip4Header::view_at(packet.head(), ETH).map_or(0, |h| h.src.get())
 }
 
 /// Four bytes at `at`, the first in the lowest bits.

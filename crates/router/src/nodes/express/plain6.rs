@@ -1,5 +1,6 @@
 //! IPv6 on the express way.
 
+use linerate_pipeline::interface::OwnFilter;
 use linerate_pipeline::nodes::eth_input::ToUs;
 use linerate_pipeline::{Packet, PortId};
 use linerate_tables::classifier::Key;
@@ -18,7 +19,7 @@ const ETH: usize = 14;
 /// The destination of a plain IPv6 packet with hops left, between addresses of 2000::/3, where all global unicast
 /// addresses are today; `None` for any other. Cuts off padding behind the payload length.
 #[inline(always)]
-pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs) -> Option<u128> {
+pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs, own: OwnFilter<'_>) -> Option<u128> {
     let (len, rx_port) = (packet.len(), packet.rx_port());
     let head = packet.head().first_chunk::<PLAIN>()?;
     // Ethertype and version.
@@ -32,8 +33,15 @@ pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs) -> Option<u128
     let is_sound = to_us.frame(u64::from_le_bytes(*first), rx_port)
         & (h.hop_limit > 1)
         & (h.src[0] >> 5 == 1)
-        & (h.dst[0] >> 5 == 1);
+        & (h.dst[0] >> 5 == 1)
+        & !own.may_own6(u128::from_be_bytes(h.src));
     if is_sound && (total == len || cut(packet, total)) { Some(dst) } else { None }
+}
+
+/// The source of a packet whose [`destination`] has been taken.
+#[inline(always)]
+pub(super) fn source<P: Packet>(packet: &P) -> u128 {
+    Ip6Header::view_at(packet.head(), ETH).map_or(0, |h| u128::from_be_bytes(h.src))
 }
 
 /// Four bytes at `at`, the first in the lowest bits.
