@@ -8,6 +8,7 @@ use linerate_pipeline::graph::GraphDescription;
 use linerate_pipeline::trace::Hop;
 use linerate_pipeline::{PortId, WorkerCounters};
 
+use crate::show::acls::{Acl, AclSample};
 use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
 use crate::show::linux::{Linux, Punt};
@@ -32,6 +33,10 @@ pub trait Dataplane: Send + Sync + 'static {
     fn interfaces(&self) -> Vec<Interface>;
     /// Neighbours.
     fn neighbors(&self) -> Vec<Neighbor>;
+    /// Access lists with their counters, all or the one of that name. Refuses a name that does not exist.
+    fn acls(&self, name: Option<&str>) -> Result<Vec<Acl>, Refused>;
+    /// Samples of what rules with `log` have matched, oldest first.
+    fn acl_log(&self) -> Vec<AclSample>;
     /// The join to Linux.
     fn linux(&self) -> Linux;
     /// Packets for Linux, by class.

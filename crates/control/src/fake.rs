@@ -8,6 +8,7 @@ use linerate_pipeline::trace::Hop;
 use linerate_pipeline::{DropReason, PortId, WorkerCounters};
 
 use crate::dataplane::{Dataplane, Moved, PortView, QueueView, Refused, WorkerView};
+use crate::show::acls::{Acl, AclRule, AclSample};
 use crate::show::fib::{Fib, SourceCount};
 use crate::show::interfaces::Interface;
 use crate::show::linux::{Class, Fault, Fpm, Linux, Punt, Tap};
@@ -188,6 +189,8 @@ impl Dataplane for Fake {
             admin_up: true,
             link_up: vlan.is_none(),
             addresses: addresses.iter().map(|a| (*a).into()).collect(),
+            acl_in: vlan.map(|_| "edge".into()),
+            acl_out: None,
             vrf: None,
         };
         vec![
@@ -207,6 +210,45 @@ impl Dataplane for Fake {
             neighbor("2001:db8:f::2", None, "incomplete"),
             neighbor("198.18.0.2", Some("02:00:00:00:00:99"), "static"),
         ]
+    }
+
+    fn acls(&self, name: Option<&str>) -> Result<Vec<Acl>, Refused> {
+        let rule = |rule: &str, description: &str, packets| AclRule {
+            rule: rule.into(),
+            description: description.into(),
+            packets,
+            bytes: 60 * packets,
+        };
+        let edge = Acl {
+            name: "edge".into(),
+            inputs: vec!["lan0".into()],
+            outputs: vec![],
+            rules: vec![
+                rule("permit tcp 10.0.0.0/8 any eq https", "the web", 1_234_567),
+                rule("(deny everything else)", "", 3),
+            ],
+            lookup_bytes: 4711,
+        };
+        let all = vec![edge, Acl { name: "spare".into(), ..Acl::default() }];
+        let found: Vec<Acl> = all.into_iter().filter(|a| name.is_none_or(|n| a.name == n)).collect();
+        if found.is_empty() { Err(Refused("there is no such access list".into())) } else { Ok(found) }
+    }
+
+    fn acl_log(&self) -> Vec<AclSample> {
+        vec![AclSample {
+            seconds_ago: 1.25,
+            acl: "edge".into(),
+            rule: "deny udp any any eq dns log".into(),
+            action: "deny".into(),
+            direction: "in".into(),
+            interface: "lan0".into(),
+            protocol: 17,
+            source: [10, 0, 0, 9].into(),
+            source_port: Some(4000),
+            destination: [198, 18, 0, 1].into(),
+            destination_port: Some(53),
+            bytes: 60,
+        }]
     }
 
     fn linux(&self) -> Linux {

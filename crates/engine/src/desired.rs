@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use linerate_router::acl::{AclAction, AclRule};
 pub use linerate_pipeline::policy::{IpPolicy, SourceValidation};
 use linerate_router::punt::PuntRates;
 
@@ -29,6 +30,8 @@ pub struct Desired {
     pub routes: Vec<RouteSpec>,
     /// Static neighbours.
     pub neighbors: Vec<NeighborSpec>,
+    /// Access lists.
+    pub acls: Vec<AclSpec>,
     /// ICMP errors sent per second and worker at most (token bucket).
     pub icmp_errors_per_second: u32,
     /// How Linux takes part; `None`: the router stands alone.
@@ -185,6 +188,10 @@ pub struct InterfaceSpec {
     pub addresses: Vec<IpNet>,
     /// Administratively up.
     pub up: bool,
+    /// Name of the access list for what comes in by it.
+    pub acl_in: Option<String>,
+    /// Name of the access list for what leaves by it.
+    pub acl_out: Option<String>,
     /// Name of its VRF; `None`: the default one.
     pub vrf: Option<String>,
     /// What is left to the operator about IP on it.
@@ -236,6 +243,17 @@ pub struct Path {
     /// With a gateway and no interface: name of the VRF whose routes lead to it. With neither: name of the VRF in whose table
     /// the destination is looked up again. `None`: the route's own.
     pub vrf: Option<String>,
+}
+
+/// An access list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AclSpec {
+    /// Name in configuration and views.
+    pub name: String,
+    /// Rules, in order of precedence.
+    pub rules: Arc<[AclRule]>,
+    /// What becomes of packets that no rule matches.
+    pub default: AclAction,
 }
 
 /// A static neighbour.

@@ -39,6 +39,8 @@ fn interface(n: u8, up: bool) -> InterfaceSpec {
             format!("2001:db8:{n}::1/64").parse().unwrap(),
         ],
         up,
+        acl_in: None,
+        acl_out: None,
         vrf: None,
         policy: IpPolicy::default(),
     }
@@ -91,6 +93,7 @@ fn desired(workers: usize) -> Desired {
         neighbors: ["10.0.1.2", "2001:db8:1::2"]
             .map(|a| NeighborSpec { interface: "if1".into(), address: a.parse().unwrap(), mac: GATEWAY })
             .into(),
+        acls: Vec::new(),
         icmp_errors_per_second: 100,
     }
 }

@@ -98,6 +98,15 @@ drop_reasons! {
     Ip6MulticastUnrouted = "ip6_multicast_unrouted",
     /// An IPv6 extension header is malformed or cut off.
     Ip6BadExtension = "ip6_bad_extension",
+    /// The access list for packets that come in by the interface denies it.
+    AclInDenied = "acl_in_denied",
+    /// The access list for packets that leave by the interface denies it.
+    AclOutDenied = "acl_out_denied",
+    /// An access list rejects it, and no ICMP error was sent about it (forbidden, or rate limit).
+    AclRejected = "acl_rejected",
+    /// An access list applies, and the packet hides what it asks about: TCP fragments that split the TCP header (RFC 3128), or
+    /// IPv6 extension headers that are malformed, cut off, or more than are followed (RFC 7112).
+    AclUndetermined = "acl_undetermined",
     /// The IPv4 TTL or IPv6 hop limit ran out, and no ICMP error was sent about it (forbidden, or rate limit).
     TtlExpired = "ttl_expired",
     /// No route covers the destination, and no ICMP error was sent about it (forbidden, or rate limit).

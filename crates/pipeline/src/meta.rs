@@ -72,6 +72,8 @@ pub mod flags {
     pub const CHECK_SOURCE: u16 = 1 << 5;
     /// The interface it came in by wants senders to be told of better ways ([redirects](crate::policy::IpPolicy)).
     pub const REDIRECTS: u16 = 1 << 6;
+    /// An access list refused it, and the ICMP error that is due says so.
+    pub const FILTERED: u16 = 1 << 7;
 }
 
 const _: () = assert!(size_of::<Meta>() <= 64);

@@ -18,6 +18,7 @@ use std::time::Instant;
 use linerate_pipeline::interface::{Interface, InterfaceTable};
 use linerate_pipeline::io::TxQueue;
 use linerate_pipeline::{BURST, Batch, Cx, Graph, Meta, Packet, PortId, TxBuffers, WorkerCounters};
+use linerate_router::acl::AclWriter;
 use linerate_router::graph::{Events, Parts, assemble};
 use linerate_router::plane::{Adjacency, FibSet, NextHop, Plane, PlaneWriter};
 use linerate_tables::fib::{Lookup, NextHopId};
@@ -196,13 +197,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         vrfs6: vrfs.reader(),
         next_hops: next_hops.reader(),
         interfaces: interfaces.reader(),
+        acls: AclWriter::default().reader(),
     };
     let mut graph: Graph<Frame> = assemble(Parts {
         plane,
         seed: 1,
         icmp_errors_per_second: 0,
         hold: Default::default(),
-        events: Events { arp: Box::new(|_| ()), nd: Box::new(|_| ()), resolve: Box::new(|_| ()) },
+        events: Events {
+            arp: Box::new(|_| ()),
+            nd: Box::new(|_| ()),
+            resolve: Box::new(|_| ()),
+            acl: Box::new(|_| ()),
+        },
         punt: None,
     })?;
 

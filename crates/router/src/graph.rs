@@ -5,6 +5,7 @@ use linerate_pipeline::nodes::{EthInput, EthInputExit, Output};
 use linerate_pipeline::{DropReason, Graph, GraphBuilder, Packet};
 use linerate_tables::fib::Lookup;
 
+use crate::acl::AclLog;
 use crate::nodes::arp::{Arp, ArpExit};
 use crate::nodes::express::{Express, ExpressExit};
 use crate::nodes::icmp4_error::{Icmp4Error, Icmp4ErrorExit};
@@ -60,6 +61,8 @@ pub struct Events {
     pub nd: EventSink,
     /// [`crate::event::RouterEvent::Unresolved`].
     pub resolve: EventSink,
+    /// [`crate::event::RouterEvent::AclHit`].
+    pub acl: EventSink,
 }
 
 /// Builds the router's graph for one worker.
@@ -69,8 +72,10 @@ where
     R4: Lookup<u32> + Clone + 'static,
     R6: Lookup<u128> + Clone + 'static,
 {
-    let Parts { plane, seed, icmp_errors_per_second, hold, events, punt } = parts;
+    let Parts { mut plane, seed, icmp_errors_per_second, hold, events, punt } = parts;
     let interfaces = || plane.interfaces.clone();
+    plane.acls = plane.acls.clone().for_worker();
+    let (acls, acl_log) = (|| plane.acls.clone(), AclLog::new(events.acl));
     let limit = ErrorLimit::new(icmp_errors_per_second);
     let redirect = Redirect::new(interfaces(), plane.next_hops.clone(), limit.clone());
 
@@ -118,7 +123,7 @@ where
         EthInputExit::NotForUs => DropReason::EthNotForUs.into(),
         EthInputExit::NotContiguous => DropReason::HeaderNotContiguous.into(),
     });
-    g.define(ip4_input, Ip4Input::new(interfaces()), |exit| match exit {
+    g.define(ip4_input, Ip4Input::new(interfaces(), acls(), acl_log.clone()), |exit| match exit {
         Ip4InputExit::Unicast => ip4_lookup.into(),
         Ip4InputExit::CheckSource => ip4_source.into(),
         Ip4InputExit::Multicast => host_or(DropReason::Ip4MulticastUnrouted),
@@ -136,8 +141,11 @@ where
         Ip4InputExit::BadDestination => DropReason::Ip4BadDestination.into(),
         Ip4InputExit::L2Broadcast => DropReason::L2BroadcastUnicastIp.into(),
         Ip4InputExit::NotContiguous => DropReason::HeaderNotContiguous.into(),
+        Ip4InputExit::AclDenied => DropReason::AclInDenied.into(),
+        Ip4InputExit::AclRejected => icmp4_error.into(),
+        Ip4InputExit::AclUndetermined => DropReason::AclUndetermined.into(),
     });
-    g.define(ip6_input, Ip6Input::new(interfaces()), |exit| match exit {
+    g.define(ip6_input, Ip6Input::new(interfaces(), acls(), acl_log.clone()), |exit| match exit {
         Ip6InputExit::Unicast => ip6_lookup.into(),
         Ip6InputExit::CheckSource => ip6_source.into(),
         Ip6InputExit::Local => local.into(),
@@ -151,6 +159,9 @@ where
         Ip6InputExit::LinkLocalScope => DropReason::Ip6LinkLocalScope.into(),
         Ip6InputExit::L2Multicast => DropReason::L2BroadcastUnicastIp.into(),
         Ip6InputExit::NotContiguous => DropReason::HeaderNotContiguous.into(),
+        Ip6InputExit::AclDenied => DropReason::AclInDenied.into(),
+        Ip6InputExit::AclRejected => icmp6_error.into(),
+        Ip6InputExit::AclUndetermined => DropReason::AclUndetermined.into(),
     });
     g.define(arp, Arp::new(interfaces(), events.arp), |exit| match exit {
         ArpExit::Reply => output.into(),
@@ -167,18 +178,24 @@ where
         SourceExit::Valid => ip6_lookup.into(),
         SourceExit::Invalid => DropReason::Ip6SourceInvalid.into(),
     });
-    g.define(ip4_lookup, Ip4Lookup::new(&plane, seed), |exit| match exit {
+    g.define(ip4_lookup, Ip4Lookup::new(&plane, seed, acl_log.clone()), |exit| match exit {
         LookupExit::Forward => ip4_rewrite.into(),
         LookupExit::Local => local.into(),
         LookupExit::Resolve => resolve.into(),
         LookupExit::NoRoute | LookupExit::Unreachable | LookupExit::Prohibit => icmp4_error.into(),
+        LookupExit::AclDenied => DropReason::AclOutDenied.into(),
+        LookupExit::AclRejected => icmp4_error.into(),
+        LookupExit::AclUndetermined => DropReason::AclUndetermined.into(),
         LookupExit::Blackhole => DropReason::RouteBlackhole.into(),
     });
-    g.define(ip6_lookup, Ip6Lookup::new(&plane, seed), |exit| match exit {
+    g.define(ip6_lookup, Ip6Lookup::new(&plane, seed, acl_log.clone()), |exit| match exit {
         LookupExit::Forward => ip6_rewrite.into(),
         LookupExit::Local => local.into(),
         LookupExit::Resolve => resolve.into(),
         LookupExit::NoRoute | LookupExit::Unreachable | LookupExit::Prohibit => icmp6_error.into(),
+        LookupExit::AclDenied => DropReason::AclOutDenied.into(),
+        LookupExit::AclRejected => icmp6_error.into(),
+        LookupExit::AclUndetermined => DropReason::AclUndetermined.into(),
         LookupExit::Blackhole => DropReason::RouteBlackhole.into(),
     });
     g.define(local, Local::new(interfaces(), has_host), |exit| match exit {
@@ -240,6 +257,7 @@ where
         Icmp4ErrorExit::NoRoute => DropReason::NoRoute.into(),
         Icmp4ErrorExit::Unreachable => DropReason::Unreachable.into(),
         Icmp4ErrorExit::Prohibited => DropReason::RouteProhibit.into(),
+        Icmp4ErrorExit::Filtered => DropReason::AclRejected.into(),
         Icmp4ErrorExit::TooBig => DropReason::MtuExceeded.into(),
         Icmp4ErrorExit::NotLocal => host_or(DropReason::LocalUnhandled),
     });
@@ -251,6 +269,7 @@ where
         Icmp6ErrorExit::NoRoute => DropReason::NoRoute.into(),
         Icmp6ErrorExit::Unreachable => DropReason::Unreachable.into(),
         Icmp6ErrorExit::Prohibited => DropReason::RouteProhibit.into(),
+        Icmp6ErrorExit::Filtered => DropReason::AclRejected.into(),
         Icmp6ErrorExit::TooBig => DropReason::MtuExceeded.into(),
         Icmp6ErrorExit::NotLocal => host_or(DropReason::LocalUnhandled),
     });

@@ -4,6 +4,7 @@
 //! files or clocks: time is a parameter. Read [`graph`] first for the way of packets, [`plane`] for that of routes.
 //!
 //! * [`plane`]: what control and workers share. Nodes get a [`plane::Plane`].
+//! * [`acl`]: access lists of interfaces.
 //! * [`router`]: the control logic, [`Router`]. Desired state and events go in, the plane follows, probes come out.
 //! * [`update`]: routes by the batch, as routing daemons send them.
 //! * [`event`]: what workers tell control and the other way round.
@@ -23,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acl;
 mod action;
 pub mod conflict;
 mod connected;

@@ -14,6 +14,7 @@ use linerate_tables::prefix::{Address, Prefix};
 use linerate_tables::qsbr::Domain;
 use linerate_tables::snapshot::Publisher;
 
+use crate::acl::{Acl, AclBinding, AclError, AclLogBook, AclWriter};
 use crate::action::{Action, Actions, Key};
 use crate::conflict::Conflict;
 use crate::connected::{Own, OwnRoutes};
@@ -30,6 +31,8 @@ pub struct Router<F4: Fib<u32>, F6: Fib<u128>> {
     pub(crate) now: u64,
     pub(crate) plane: PlaneWriter,
     pub(crate) interfaces: Publisher<InterfaceTable>,
+    pub(crate) acls: AclWriter,
+    pub(crate) acl_log: AclLogBook,
     pub(crate) default_vrf: Vrf<F4, F6>,
     /// The other VRFs, number 1 first.
     pub(crate) other_vrfs: Vec<Option<Vrf<F4, F6>>>,
@@ -67,6 +70,8 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             now: 0,
             plane: PlaneWriter::with_limits(domain, limits)?,
             interfaces: Publisher::new(InterfaceTable::default()),
+            acls: AclWriter::default(),
+            acl_log: AclLogBook::default(),
             factory: Factory(None),
             fibs4: Publisher::new(FibSet::new([Some(fib4.reader())])),
             fibs6: Publisher::new(FibSet::new([Some(fib6.reader())])),
@@ -92,6 +97,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             vrfs6: self.fibs6.reader(),
             next_hops: self.plane.reader(),
             interfaces: self.interfaces.reader(),
+            acls: self.acls.reader(),
         }
     }
 
@@ -169,6 +175,11 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             .map(|(i, f)| (i, Interface { up: states.get(&i).copied().unwrap_or(f.up), ..f.clone() }))
             .collect();
         self.set_interfaces(now, all)
+    }
+
+    /// Replaces all access lists and which interfaces they are bound to, at once. On an error nothing changes.
+    pub fn set_acls(&mut self, acls: Vec<Acl>, bindings: &[AclBinding]) -> Result<(), AclError> {
+        self.acls.replace(acls, bindings)
     }
 
     /// Replaces all static neighbours.
@@ -256,6 +267,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                     }
                 }
             }
+            RouterEvent::AclHit(hit) => self.acl_log.add(now, hit, &self.acls),
             RouterEvent::ArpSeen { interface, address, mac, kind } => {
                 let asked = kind == ArpKind::RequestForUs;
                 let create = match kind {
@@ -298,6 +310,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         let plane = &mut self.plane;
         self.neighbors.tick(now, &mut |adjacency| plane.take_used(adjacency));
         self.interfaces.collect();
+        self.acls.collect();
         self.fibs4.collect();
         self.fibs6.collect();
         self.finish();

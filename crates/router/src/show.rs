@@ -9,6 +9,7 @@ use linerate_pipeline::{IfIndex, Interface, VRF_DEFAULT, VrfId};
 use linerate_tables::fib::{Fib, FibMemory, NextHopId};
 use linerate_tables::prefix::{Address, Prefix};
 
+use crate::acl::{AclLogEntry, AclView};
 use crate::action::{Key, Target};
 use crate::model::{RouteAction, Source};
 use crate::neighbor::{NeighborState, NeighborStats};
@@ -163,6 +164,16 @@ pub struct RouterStats {
 }
 
 impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
+    /// All access lists with what their rules have matched.
+    pub fn acls(&self) -> Vec<AclView> {
+        self.acls.views()
+    }
+
+    /// The last samples of rules with `log`, oldest first.
+    pub fn acl_log(&self) -> impl Iterator<Item = &AclLogEntry> {
+        self.acl_log.entries()
+    }
+
     /// Routes in order, IPv4 before IPv6, each prefix with all its sources, the preferred first. A page ends after
     /// `limit` prefixes.
     pub fn routes(&self, filter: &RouteFilter) -> Vec<RouteView> {

@@ -29,6 +29,7 @@ use linerate_tables::fib::Fib;
 use linerate_tables::qsbr::Domain;
 use linerate_tables::snapshot::Publisher;
 
+use crate::acl::AclWriter;
 use crate::event::RouterEvent;
 use crate::naive::{NaiveFib, NaiveReader};
 use crate::nodes::resolve::HoldLimits;
@@ -61,6 +62,7 @@ pub struct Testbed {
     vrfs4: Publisher<FibSet<NaiveReader<u32>>>,
     vrfs6: Publisher<FibSet<NaiveReader<u128>>>,
     interfaces: Publisher<InterfaceTable>,
+    acls: AclWriter,
     fib4: NaiveFib<u32>,
     fib6: NaiveFib<u128>,
     /// Time in nanoseconds, as the nodes see it.
@@ -124,7 +126,7 @@ impl Testbed {
     fn bare(table: InterfaceTable) -> Result<Self, Box<dyn Error>> {
         let (fib4, fib6) = (NaiveFib::default(), NaiveFib::default());
         let next_hops = PlaneWriter::new(Domain::new())?;
-        let interfaces = Publisher::new(table);
+        let (interfaces, acls) = (Publisher::new(table), AclWriter::default());
         let vrfs4 = Publisher::new(FibSet::new([Some(fib4.reader())]));
         let vrfs6 = Publisher::new(FibSet::new([Some(fib6.reader())]));
         let plane = Plane {
@@ -134,9 +136,10 @@ impl Testbed {
             fib6: fib6.reader(),
             next_hops: next_hops.reader(),
             interfaces: interfaces.reader(),
+            acls: acls.reader(),
         };
         let rig = Rig::new(plane, HoldLimits { neighbors: 4, packets: 100 })?;
-        Ok(Testbed { rig, next_hops, vrfs4, vrfs6, interfaces, fib4, fib6, now: 1 })
+        Ok(Testbed { rig, next_hops, vrfs4, vrfs6, interfaces, acls, fib4, fib6, now: 1 })
     }
 
     /// Network, own and broadcast addresses, and host 9; returns the next hop of host 9.
@@ -272,7 +275,13 @@ impl Testbed {
             fib6: self.fib6.reader(),
             next_hops: self.next_hops.reader(),
             interfaces: self.interfaces.reader(),
+            acls: self.acls.reader(),
         }
+    }
+
+    /// The access lists, to change.
+    pub fn acls(&mut self) -> &mut AclWriter {
+        &mut self.acls
     }
 
     /// The interfaces, to change.

@@ -60,6 +60,12 @@ impl Ip6Header {
         }
     }
 
+    /// Traffic class: the DSCP in the upper six bits (RFC 2474), ECN in the lower two.
+    #[inline]
+    pub fn traffic_class(&self) -> u8 {
+        (self.version_flow.get() >> 20) as u8
+    }
+
     /// Version field.
     #[inline]
     pub fn version(&self) -> u8 {

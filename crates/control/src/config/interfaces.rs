@@ -20,6 +20,8 @@ pub(super) struct Interface {
     pub(super) vrf: VrfId,
     name: Option<At<String>>,
     addresses: Vec<At<IpNet>>,
+    /// Names of access lists, in and out.
+    lists: [Option<At<String>>; 2],
     at: usize,
     key: String,
     /// Whether port and VLANs are valid, so that comparing them with others means something.
@@ -47,6 +49,13 @@ pub(super) fn read(
         }
     }
     all
+}
+
+impl Interface {
+    /// The access lists it names.
+    pub(super) fn lists(&self) -> impl Iterator<Item = &At<String>> {
+        self.lists.iter().flatten()
+    }
 }
 
 fn one(mut s: Section<'_>, source: &Source<'_>, ports: &[Port], vrfs: &Vrfs) -> Interface {
@@ -92,6 +101,8 @@ fn one(mut s: Section<'_>, source: &Source<'_>, ports: &[Port], vrfs: &Vrfs) -> 
         }
     }
     let up = s.flag("up", true);
+    let lists = ["acl_in", "acl_out"].map(|key| s.take(key).and_then(|i| i.string("the name of an [[acl]]")));
+    let [acl_in, acl_out] = lists.each_ref().map(|l| l.as_ref().map(|l| l.value.clone()));
     let vrf = vrfs.of(s.take("vrf").as_ref()).unwrap_or_default();
     let policy = policy(&mut s);
     s.finish();
@@ -106,10 +117,12 @@ fn one(mut s: Section<'_>, source: &Source<'_>, ports: &[Port], vrfs: &Vrfs) -> 
         mtu: mtu.map(|m| m.value),
         addresses: addresses.iter().map(|a| a.value).collect(),
         up,
+        acl_in,
+        acl_out,
         vrf: vrfs.name(vrf).map(Into::into),
         policy,
     };
-    Interface { spec, vrf, name, addresses, at, key, placed }
+    Interface { spec, vrf, name, addresses, lists, at, key, placed }
 }
 
 /// What is left to the operator about IP.

@@ -1,10 +1,13 @@
 //! The configuration file: strict TOML, validated as far as that is possible without touching a device, turned into
 //! the engine's desired state.
 //!
-//! One file per section, which decodes and validates it: [`dpdk`] with [`eal_args`], [`workers`], [`ports`], [`vrfs`], [`interfaces`], [`routes`]
-//! with [`resolve`], [`ribs`], [`neighbors`], [`linux`], [`api`]. [`decode`] is what they are written with. Nothing stops at the
+//! One file per section, which decodes and validates it: [`dpdk`] with [`eal_args`], [`workers`], [`ports`], [`vrfs`],
+//! [`interfaces`], [`routes`] with [`resolve`], [`ribs`], [`neighbors`], [`acls`] with [`acl_rules`], [`linux`], [`api`]. [`decode`]
+//! is what they are written with. Nothing stops at the
 //! first problem: one run reports all of them. The order of sections and keys never matters.
 
+mod acl_rules;
+mod acls;
 mod api;
 mod decode;
 mod dpdk;
@@ -151,6 +154,7 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
     let raw_ribs = tables(&mut root, "rib");
     let tables_at = raw_ribs.last().map(|s| s.at);
     let raw_neighbors = tables(&mut root, "neighbor");
+    let raw_acls = tables(&mut root, "acl");
     root.finish();
     let linux = linux::read(linux, source);
     for name in
@@ -164,6 +168,8 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
     }
 
     let dpdk = dpdk::read(dpdk, source, host, &workers, &ports);
+    let acls = acls::read(raw_acls, source, open);
+    acls::bind(&interfaces, &acls, source);
     let net = resolve::Network::new(&interfaces, &vrfs);
     let (mut routes, net) = routes::read(raw_routes, source, net);
     let neighbors = neighbors::read(raw_neighbors, source, &net);
@@ -187,6 +193,7 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
             interfaces,
             routes,
             neighbors,
+            acls,
             linux,
         },
         warnings: Vec::new(),
@@ -248,6 +255,10 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 #[path = "tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tests_acls.rs"]
+mod tests_acls;
 
 #[cfg(test)]
 #[path = "tests_limits.rs"]

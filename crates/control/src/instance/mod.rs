@@ -11,6 +11,7 @@ use linerate_pipeline::{IfIndex, PortId};
 
 use crate::api::mac;
 use crate::dataplane::{Dataplane, Moved, PortView, QueueView, Refused, WorkerView};
+use crate::show::acls::{Acl, AclSample};
 use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
 use crate::show::linux::{Linux, Punt};
@@ -106,6 +107,8 @@ impl Dataplane for Running {
             addresses: own.map_or(Vec::new(), |o| {
                 o.ip4.iter().map(ToString::to_string).chain(o.ip6.iter().map(ToString::to_string)).collect()
             }),
+            acl_in: i.acl_in.clone(),
+            acl_out: i.acl_out.clone(),
             vrf: i.vrf.clone(),
         };
         let all = self.instance.with_router(|router, _| {
@@ -126,6 +129,14 @@ impl Dataplane for Running {
 
     fn neighbors(&self) -> Vec<Neighbor> {
         self.instance.with_router(|router, _| router::neighbors(router)).unwrap_or_default()
+    }
+
+    fn acls(&self, name: Option<&str>) -> Result<Vec<Acl>, Refused> {
+        self.instance.with_router(|router, _| router::acls(router, name)).unwrap_or_else(|| Ok(Vec::new()))
+    }
+
+    fn acl_log(&self) -> Vec<AclSample> {
+        self.instance.with_router(|router, now| router::acl_log(router, now)).unwrap_or_default()
     }
 
     fn router(&self) -> Router {

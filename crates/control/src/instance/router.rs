@@ -2,6 +2,7 @@
 
 use ipnet::IpNet;
 use linerate_pipeline::{IfIndex, VRF_DEFAULT, VrfId};
+use linerate_router::acl::{AclLogEntry, AclRuleView, AclView, Direction};
 use linerate_router::model::{RouteAction, Source};
 use linerate_router::show::{ActionView, FamilyStats, PathView, RouteFilter, RouteView};
 use linerate_router::{Path as Hop, Router};
@@ -9,6 +10,7 @@ use linerate_tables::fib::Fib as Table;
 
 use crate::api::mac;
 use crate::dataplane::Refused;
+use crate::show::acls::{Acl, AclRule, AclSample};
 use crate::show::fib::{Fib, SourceCount};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::{self, LostFigures, NeighborFigures, TableFigures};
@@ -52,6 +54,52 @@ pub(super) fn neighbors<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>
         state: n.state.name().into(),
     };
     router.neighbors().map(view).collect()
+}
+
+/// Access lists with what their rules have matched.
+pub(super) fn acls<F4: Table<u32>, F6: Table<u128>>(
+    router: &Router<F4, F6>,
+    wanted: Option<&str>,
+) -> Result<Vec<Acl>, Refused> {
+    let views = router.acls();
+    if let Some(wanted) = wanted
+        && !views.iter().any(|v| v.name == wanted)
+    {
+        let names: Vec<&str> = views.iter().map(|v| v.name.as_str()).collect();
+        let names = if names.is_empty() { "none, as there is none".into() } else { names.join(", ") };
+        let message = format!("there is no access list `{}`: expected one of {names}", wanted.escape_debug());
+        return Err(Refused(message));
+    }
+    let of = |interfaces: &[IfIndex]| interfaces.iter().map(|i| name(router, *i)).collect();
+    let rule =
+        |r: AclRuleView| AclRule { rule: r.text, description: r.remark, packets: r.packets, bytes: r.bytes };
+    let view = |v: AclView| Acl {
+        inputs: of(&v.inputs),
+        outputs: of(&v.outputs),
+        lookup_bytes: v.lookup_bytes as u64,
+        rules: v.rules.into_iter().map(rule).collect(),
+        name: v.name,
+    };
+    Ok(views.into_iter().filter(|v| wanted.is_none_or(|w| v.name == w)).map(view).collect())
+}
+
+/// The last samples of rules with `log`.
+pub(super) fn acl_log<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, now: u64) -> Vec<AclSample> {
+    let view = |e: &AclLogEntry| AclSample {
+        seconds_ago: now.saturating_sub(e.at) as f64 / 1e9,
+        acl: e.list.clone(),
+        rule: e.rule.clone(),
+        action: e.hit.action.name().into(),
+        direction: if e.hit.direction == Direction::In { "in" } else { "out" }.into(),
+        interface: name(router, e.hit.interface),
+        protocol: e.hit.protocol,
+        source: e.hit.src,
+        source_port: e.hit.ports.map(|p| p.0),
+        destination: e.hit.dst,
+        destination_port: e.hit.ports.map(|p| p.1),
+        bytes: e.hit.bytes,
+    };
+    router.acl_log().map(view).collect()
 }
 
 /// What the router counts about itself.

@@ -5,6 +5,7 @@
 //! for one. Bytes are without FCS, as the data path counts them; bits per second are layer 1: every frame with its
 //! preamble, FCS and gap, 24 bytes more.
 
+pub mod acls;
 pub mod drops;
 pub mod fib;
 pub mod graph;
@@ -21,6 +22,7 @@ pub mod trace;
 pub mod vrfs;
 pub mod workers;
 
+pub use acls::{AclLog, Acls};
 pub use drops::Drops;
 pub use fib::Fibs;
 pub use graph::Graph;

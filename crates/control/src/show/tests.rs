@@ -52,6 +52,12 @@ fn neighbors() {
 }
 
 #[test]
+fn acls() {
+    both("acls", &views::acls());
+    both("acl_log", &views::acl_log());
+}
+
+#[test]
 fn drops() {
     let mut drops = views::drops();
     // The wording is the pipeline's own affair.

@@ -3,6 +3,7 @@
 use linerate_dpdk::{CleanupError, EalError, PoolError, PortError};
 use linerate_pipeline::graph::GraphError;
 use linerate_router::RouterError;
+use linerate_router::acl::AclError;
 
 use super::buffers::TooLittle;
 use super::check::{CheckError, MachineError, RouteLimit};
@@ -54,6 +55,9 @@ pub enum StartError {
     /// The router refuses its configuration.
     #[error(transparent)]
     Router(#[from] RouterError),
+    /// Access lists that cannot be.
+    #[error(transparent)]
+    Acl(#[from] AclError),
     /// Linux cannot be joined.
     #[error(transparent)]
     Linux(#[from] crate::host::HostError),

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use linerate_dpdk::Mbuf;
 use linerate_pipeline::interface::InterfaceTable;
 use linerate_pipeline::{IfIndex, Interface, PortId, VRF_DEFAULT, VrfId};
+use linerate_router::acl::{Acl, AclBinding, AclWriter};
 use linerate_router::{Path, RouteAction, RouterConfig, RouterError, StaticNeighbor, VrfConfig};
 use linerate_tables::fib::ip4::Ip4Fib;
 use linerate_tables::fib::ip6::Ip6Fib;
@@ -57,6 +58,8 @@ impl RouterHalf {
             }
         }
         router.apply(now, config)?;
+        let (acls, bindings) = acls(desired);
+        router.set_acls(acls, &bindings)?;
         Ok(RouterHalf {
             router,
             lines: RouterLines::default(),
@@ -176,6 +179,8 @@ pub(super) type RouterGraphParts = (linerate_pipeline::Graph<Mbuf>, crate::worke
 pub(super) fn check(desired: &Desired) -> Result<(), StartError> {
     let station = |at: usize| [2, 0, 0, 0, 0, at as u8];
     let config = config(desired, |at| Some(Found { mac: station(at), mtu: MAX_MTU, up: true }))?;
+    let (acls, bindings) = acls(desired);
+    AclWriter::check(&acls, &bindings)?;
     let table = InterfaceTable::build(config.interfaces).map_err(RouterError::from)?;
     for (prefix, action) in config.vrfs.iter().map(|v| &v.routes).chain([&config.routes]).flatten() {
         action.check(*prefix, |interface| table.get(interface).is_some())?;
@@ -247,6 +252,22 @@ fn config(desired: &Desired, found: impl Fn(usize) -> Option<Found>) -> Result<R
 pub(super) fn tables(desired: &Desired, main: u32) -> HashMap<u32, VrfId> {
     let others = desired.vrfs.iter().enumerate().filter_map(|(at, v)| Some((v.table?, at as VrfId + 1)));
     std::iter::once((main, VRF_DEFAULT)).chain(others).collect()
+}
+
+/// Access lists, and which interfaces they are bound to.
+fn acls(desired: &Desired) -> (Vec<Acl>, Vec<AclBinding>) {
+    let list = |spec: &desired::AclSpec| Acl {
+        name: spec.name.clone(),
+        rules: spec.rules.to_vec(),
+        default: spec.default,
+    };
+    let binding = |(at, spec): (usize, &desired::InterfaceSpec)| AclBinding {
+        interface: at as IfIndex,
+        input: spec.acl_in.clone(),
+        output: spec.acl_out.clone(),
+    };
+    let bindings = desired.interfaces.iter().enumerate().map(binding).collect();
+    (desired.acls.iter().map(list).collect(), bindings)
 }
 
 /// The static neighbours of the configuration.

@@ -1,6 +1,7 @@
 //! `linerate bench`: micro-benchmarks of linerate's own structures, next to their peers in the same run.
 
 pub(crate) mod acl;
+mod acl_forward;
 #[cfg(feature = "peers")]
 mod acl_peers;
 pub(crate) mod fib;

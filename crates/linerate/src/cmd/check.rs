@@ -50,6 +50,7 @@ pub(crate) fn summary(config: &Config) -> String {
         count(d.interfaces.len(), "interface"),
         count(d.routes.len(), "route"),
         count(d.neighbors.len(), "static neighbour"),
+        count(d.acls.len(), "access list"),
     ];
     format!("valid: {}", parts.join(", "))
 }

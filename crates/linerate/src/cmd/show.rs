@@ -47,6 +47,15 @@ enum View {
     Interfaces,
     /// Link-layer addresses of hosts on the links
     Neighbors,
+    /// Access lists: rules and what they have matched
+    Acl {
+        /// Only this list
+        #[arg(value_name = "NAME", conflicts_with = "log")]
+        name: Option<String>,
+        /// Samples of what rules with `log` have matched
+        #[arg(long)]
+        log: bool,
+    },
     /// The join to Linux: FRR's session, kernel routes, taps
     Linux,
     /// Packets given to Linux, by class, and what was policed
@@ -121,6 +130,9 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
         View::Queues => args.view::<show::Queues>(&client, "/v1/queues"),
         View::Interfaces => args.view::<show::Interfaces>(&client, "/v1/interfaces"),
         View::Neighbors => args.view::<show::Neighbors>(&client, "/v1/neighbors"),
+        View::Acl { log: true, .. } => args.view::<show::AclLog>(&client, "/v1/acl-log"),
+        View::Acl { name: None, .. } => args.view::<show::Acls>(&client, "/v1/acls"),
+        View::Acl { name: Some(name), .. } => args.view::<show::Acls>(&client, &acl_path(name)?),
         View::Linux => args.view::<show::Linux>(&client, "/v1/linux"),
         View::Punt => args.view::<show::Punt>(&client, "/v1/punt"),
         View::Router => args.view::<show::Router>(&client, "/v1/router"),
@@ -194,6 +206,15 @@ fn prefix(text: &str) -> Result<IpNet, String> {
         return Err(format!("{net} has host bits set: expected {}", net.trunc()));
     }
     Ok(net)
+}
+
+/// Where one list is asked for. A name that no configuration accepts is not asked for.
+fn acl_path(name: &str) -> Result<String, Failure> {
+    let good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if !name.chars().all(good) {
+        return Err(anyhow::anyhow!("no access list can be named `{}`", name.escape_debug()).into());
+    }
+    Ok(format!("/v1/acls?name={name}"))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

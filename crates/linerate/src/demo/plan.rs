@@ -109,6 +109,8 @@ pub(crate) fn interfaces() -> Vec<InterfaceSpec> {
                 .flatten()
                 .collect(),
                 up: true,
+                acl_in: None,
+                acl_out: None,
                 vrf: None,
                 policy: IpPolicy::default(),
             }

@@ -53,6 +53,7 @@ pub(crate) fn start(
         interfaces: plan::interfaces(),
         routes,
         neighbors: plan::neighbors(),
+        acls: Vec::new(),
         linux: None,
         icmp_errors_per_second: 100,
     };

@@ -8,7 +8,10 @@ use linerate_pipeline::meta::flags;
 use linerate_pipeline::{Batch, Cx, Exits, Meta, Node, Packet};
 use linerate_wire::checksum::{self, Sum};
 use linerate_wire::ip4::{self, Ip4Header};
-use linerate_wire::{Header, flow};
+use linerate_wire::{Header, flow, icmp};
+
+use super::lookup::icmp_error;
+use crate::acl::{AclLog, Acls, Direction, Filter, Refused};
 
 linerate_pipeline::exits! {
     /// Where packets go from `ip4_input`.
@@ -47,6 +50,12 @@ linerate_pipeline::exits! {
         L2Broadcast,
         /// The header lies across segments and cannot be made contiguous.
         NotContiguous,
+        /// Sound; the access list of its interface denies it.
+        AclDenied,
+        /// Sound; the access list of its interface rejects it, and `Meta::icmp` says what error is due.
+        AclRejected,
+        /// Sound, but it hides what the access list of its interface asks about.
+        AclUndetermined,
     }
 }
 
@@ -55,22 +64,24 @@ linerate_pipeline::exits! {
 ///
 /// Version and header length, lengths, checksum and both addresses of the common packet (no options, unicast) are
 /// checked without a branch between them; a packet that fails any takes the long way, which finds the reason.
-#[derive(Clone, Debug)]
+///
+/// Sound packets then meet the access list of the interface they came in by.
 pub struct Ip4Input {
     interfaces: Interfaces,
+    filter: Filter<u32>,
 }
 
 impl Ip4Input {
-    /// A node that finds the router's own addresses in this table.
-    pub fn new(interfaces: Interfaces) -> Self {
-        Ip4Input { interfaces }
+    /// A node that finds the router's own addresses in this table and asks these lists.
+    pub(crate) fn new(interfaces: Interfaces, acls: Acls, log: AclLog) -> Self {
+        Ip4Input { interfaces, filter: Filter::new(acls, log) }
     }
 }
 
 impl<P: Packet> Node<P> for Ip4Input {
     type Exit = Ip4InputExit;
 
-    fn process(&mut self, _: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip4InputExit>) {
+    fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip4InputExit>) {
         let table = self.interfaces.get();
         let own = table.own_filter();
         out.set_all(Ip4InputExit::Unicast);
@@ -85,10 +96,27 @@ impl<P: Packet> Node<P> for Ip4Input {
                 out.set(i, if check { Ip4InputExit::CheckSource } else { exit });
             }
         }
+        if self.filter.is_on(Direction::In) {
+            self.filter(cx.now, batch, out);
+        }
     }
 
     fn trace(&self, packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
         write_ip4(packet, f)
+    }
+}
+
+impl Ip4Input {
+    /// Asks the incoming lists about all packets that would go on.
+    fn filter<P: Packet>(&mut self, now: u64, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip4InputExit>) {
+        use Ip4InputExit::{AclDenied, AclRejected, AclUndetermined, Broadcast, CheckSource, Multicast, Unicast};
+        let goes_on = |i: &usize| matches!(out.get(*i), Some(Unicast | CheckSource | Multicast | Broadcast));
+        let wanted = (0..batch.len()).filter(goes_on).fold(0, |bits, i| bits | 1 << i);
+        let prohibited = icmp_error(icmp::UNREACHABLE, icmp::unreachable::PROHIBITED);
+        let refused = self.filter.ask(now, Direction::In, batch, wanted, |p| p.meta().rx_if, prohibited);
+        Refused::each(refused.denied, |i| out.set(i, AclDenied));
+        Refused::each(refused.rejected, |i| out.set(i, AclRejected));
+        Refused::each(refused.undetermined, |i| out.set(i, AclUndetermined));
     }
 }
 

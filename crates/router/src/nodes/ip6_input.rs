@@ -7,7 +7,10 @@ use linerate_pipeline::interface::{InterfaceTable, Interfaces, OwnFilter};
 use linerate_pipeline::meta::flags;
 use linerate_pipeline::{Batch, Cx, Exits, Meta, Node, Packet};
 use linerate_wire::ip6::{self, Ip6Header};
-use linerate_wire::{Header, flow};
+use linerate_wire::{Header, flow, icmpv6};
+
+use super::lookup::icmp_error;
+use crate::acl::{AclLog, Acls, Direction, Filter, Refused};
 
 linerate_pipeline::exits! {
     /// Where packets go from `ip6_input`.
@@ -40,27 +43,47 @@ linerate_pipeline::exits! {
         L2Multicast,
         /// The header lies across segments and cannot be made contiguous.
         NotContiguous,
+        /// Sound; the access list of its interface denies it.
+        AclDenied,
+        /// Sound; the access list of its interface rejects it, and `Meta::icmp` says what error is due.
+        AclRejected,
+        /// Sound, but it hides what the access list of its interface asks about.
+        AclUndetermined,
     }
 }
 
 /// Validates IPv6 headers; sets `l4` to what follows the fixed header, and cuts off padding behind the payload length.
 /// Extension headers pass untouched; hop-by-hop options are not acted on, as RFC 8200 4.3 allows.
-#[derive(Clone, Debug)]
+///
+/// Sound packets then meet the access list of the interface they came in by.
 pub struct Ip6Input {
     interfaces: Interfaces,
+    filter: Filter<u128>,
 }
 
 impl Ip6Input {
-    /// A node that finds link-local addresses in this table.
-    pub fn new(interfaces: Interfaces) -> Self {
-        Ip6Input { interfaces }
+    /// A node that finds link-local addresses in this table and asks these lists.
+    pub(crate) fn new(interfaces: Interfaces, acls: Acls, log: AclLog) -> Self {
+        Ip6Input { interfaces, filter: Filter::new(acls, log) }
+    }
+
+    /// Asks the incoming lists about all packets that would go on.
+    fn filter<P: Packet>(&mut self, now: u64, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip6InputExit>) {
+        use Ip6InputExit::{AclDenied, AclRejected, AclUndetermined, CheckSource, Local, Multicast, Unicast};
+        let goes_on = |i: &usize| matches!(out.get(*i), Some(Unicast | CheckSource | Local | Multicast));
+        let wanted = (0..batch.len()).filter(goes_on).fold(0, |bits, i| bits | 1 << i);
+        let prohibited = icmp_error(icmpv6::UNREACHABLE, icmpv6::unreachable::PROHIBITED);
+        let refused = self.filter.ask(now, Direction::In, batch, wanted, |p| p.meta().rx_if, prohibited);
+        Refused::each(refused.denied, |i| out.set(i, AclDenied));
+        Refused::each(refused.rejected, |i| out.set(i, AclRejected));
+        Refused::each(refused.undetermined, |i| out.set(i, AclUndetermined));
     }
 }
 
 impl<P: Packet> Node<P> for Ip6Input {
     type Exit = Ip6InputExit;
 
-    fn process(&mut self, _: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip6InputExit>) {
+    fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip6InputExit>) {
         let table = self.interfaces.get();
         let own = table.own_filter();
         out.set_all(Ip6InputExit::Unicast);
@@ -74,6 +97,9 @@ impl<P: Packet> Node<P> for Ip6Input {
                 let check = exit == Ip6InputExit::Unicast && packet.meta().flags & flags::CHECK_SOURCE != 0;
                 out.set(i, if check { Ip6InputExit::CheckSource } else { exit });
             }
+        }
+        if self.filter.is_on(Direction::In) {
+            self.filter(cx.now, batch, out);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use arrayvec::ArrayVec;
+use linerate_pipeline::meta::flags;
 use linerate_pipeline::{BURST, Batch, Cx, Exits, Meta, Node, Packet, VRF_DEFAULT, VrfId};
 use linerate_tables::fib::{Lookup, NO_ROUTE, NextHopId};
 use linerate_tables::prefix::Address;
@@ -13,6 +14,7 @@ use linerate_wire::ip4::Ip4Header;
 use linerate_wire::ip6::Ip6Header;
 
 use super::{ip4_input, ip6_input};
+use crate::acl::{AclLog, Direction, Filter, ListOf, PacketKey, Refused, Source};
 use crate::plane::{FibSet, NextHop, NextHops, Plane, VrfFibs};
 
 linerate_pipeline::exits! {
@@ -33,6 +35,12 @@ linerate_pipeline::exits! {
         Prohibit,
         /// The route discards it.
         Blackhole,
+        /// The access list of the interface it would leave by denies it.
+        AclDenied,
+        /// The access list of the interface it would leave by rejects it; [`Meta::icmp`] says what error is due.
+        AclRejected,
+        /// It hides what the access list of the interface it would leave by asks about.
+        AclUndetermined,
     }
 }
 
@@ -45,26 +53,27 @@ pub(super) const fn icmp_error(kind: u8, code: u8) -> u16 {
 }
 
 /// Looks up IPv4 destinations; ECMP groups are resolved with the flow hash.
-#[derive(Clone, Debug)]
 pub struct Ip4Lookup<R4> {
     fib: R4,
     vrfs: VrfFibs<R4>,
     next_hops: NextHops,
     seed: u64,
+    filter: Filter<u32>,
 }
 
 impl<R4: Clone> Ip4Lookup<R4> {
     /// A node that reads these tables. `seed` of the flow hash: the same on all workers, different between routers.
-    pub fn new<R6>(plane: &Plane<R4, R6>, seed: u64) -> Self {
+    pub(crate) fn new<R6>(plane: &Plane<R4, R6>, seed: u64, log: AclLog) -> Self {
+        let filter = Filter::new(plane.acls.clone(), log);
         let (fib, vrfs) = (plane.fib4.clone(), plane.vrfs4.clone());
-        Ip4Lookup { fib, vrfs, next_hops: plane.next_hops.clone(), seed }
+        Ip4Lookup { fib, vrfs, next_hops: plane.next_hops.clone(), seed, filter }
     }
 }
 
 impl<P: Packet, R4: Lookup<u32> + 'static> Node<P> for Ip4Lookup<R4> {
     type Exit = LookupExit;
 
-    fn process(&mut self, _: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, LookupExit>) {
+    fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, LookupExit>) {
         let mut addresses = [0; BURST];
         for (packet, address) in batch.iter().zip(&mut addresses) {
             let l3 = usize::from(packet.meta().l3);
@@ -84,6 +93,10 @@ impl<P: Packet, R4: Lookup<u32> + 'static> Node<P> for Ip4Lookup<R4> {
             };
             icmp_error(icmp::UNREACHABLE, code)
         });
+        if self.filter.is_on(Direction::Out) {
+            let prohibited = icmp_error(icmp::UNREACHABLE, icmp::unreachable::PROHIBITED);
+            filter(&mut self.filter, &self.next_hops, cx.now, batch, out, prohibited);
+        }
     }
 
     fn tick(&mut self, _: &mut Cx<'_, P>, _: &mut Exits<'_, P, LookupExit>) {
@@ -100,26 +113,27 @@ impl<P: Packet, R4: Lookup<u32> + 'static> Node<P> for Ip4Lookup<R4> {
 }
 
 /// Looks up IPv6 destinations; ECMP groups are resolved with the flow hash.
-#[derive(Clone, Debug)]
 pub struct Ip6Lookup<R6> {
     fib: R6,
     vrfs: VrfFibs<R6>,
     next_hops: NextHops,
     seed: u64,
+    filter: Filter<u128>,
 }
 
 impl<R6: Clone> Ip6Lookup<R6> {
     /// A node that reads these tables. `seed` of the flow hash: the same on all workers, different between routers.
-    pub fn new<R4>(plane: &Plane<R4, R6>, seed: u64) -> Self {
+    pub(crate) fn new<R4>(plane: &Plane<R4, R6>, seed: u64, log: AclLog) -> Self {
+        let filter = Filter::new(plane.acls.clone(), log);
         let (fib, vrfs) = (plane.fib6.clone(), plane.vrfs6.clone());
-        Ip6Lookup { fib, vrfs, next_hops: plane.next_hops.clone(), seed }
+        Ip6Lookup { fib, vrfs, next_hops: plane.next_hops.clone(), seed, filter }
     }
 }
 
 impl<P: Packet, R6: Lookup<u128> + 'static> Node<P> for Ip6Lookup<R6> {
     type Exit = LookupExit;
 
-    fn process(&mut self, _: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, LookupExit>) {
+    fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, LookupExit>) {
         let mut addresses = [0; BURST];
         for (packet, address) in batch.iter().zip(&mut addresses) {
             let l3 = usize::from(packet.meta().l3);
@@ -139,6 +153,10 @@ impl<P: Packet, R6: Lookup<u128> + 'static> Node<P> for Ip6Lookup<R6> {
             };
             icmp_error(icmpv6::UNREACHABLE, code)
         });
+        if self.filter.is_on(Direction::Out) {
+            let prohibited = icmp_error(icmpv6::UNREACHABLE, icmpv6::unreachable::PROHIBITED);
+            filter(&mut self.filter, &self.next_hops, cx.now, batch, out, prohibited);
+        }
     }
 
     fn tick(&mut self, _: &mut Cx<'_, P>, _: &mut Exits<'_, P, LookupExit>) {
@@ -270,6 +288,26 @@ fn apply<P: Packet, A: Address, R: Lookup<A>>(
         }
         out.set(i, exit);
     }
+}
+
+/// Asks the outgoing lists about packets that would be forwarded; not about what this router itself says.
+fn filter<A: ListOf + PacketKey + Into<Source>, P: Packet>(
+    filter: &mut Filter<A>,
+    next_hops: &NextHops,
+    now: u64,
+    batch: &mut Batch<P>,
+    out: &mut Exits<'_, P, LookupExit>,
+    prohibited: u16,
+) {
+    let asked = |(i, packet): &(usize, &P)| {
+        packet.meta().flags & flags::GENERATED == 0 && out.get(*i) == Some(LookupExit::Forward)
+    };
+    let wanted = batch.iter().enumerate().filter(asked).fold(0, |bits, (i, _)| bits | 1 << i);
+    let interface = |packet: &P| next_hops.adjacency(packet.meta().adjacency).interface;
+    let refused = filter.ask(now, Direction::Out, batch, wanted, interface, prohibited);
+    Refused::each(refused.denied, |i| out.set(i, LookupExit::AclDenied));
+    Refused::each(refused.rejected, |i| out.set(i, LookupExit::AclRejected));
+    Refused::each(refused.undetermined, |i| out.set(i, LookupExit::AclUndetermined));
 }
 
 fn place(meta: &mut Meta, next: NextHop) -> LookupExit {

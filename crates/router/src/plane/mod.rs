@@ -28,6 +28,8 @@ mod writer;
 
 use linerate_pipeline::interface::Interfaces;
 
+use crate::acl::Acls;
+
 pub use adjacency::{Adjacency, AdjacencyIndex, MAX_HEADER, Plain};
 pub use fibs::{FibSet, VrfFibs};
 pub use linerate_tables::fib::NextHopId;
@@ -55,4 +57,6 @@ pub struct Plane<R4, R6> {
     pub next_hops: NextHops,
     /// Logical interfaces.
     pub interfaces: Interfaces,
+    /// Access lists.
+    pub acls: Acls,
 }

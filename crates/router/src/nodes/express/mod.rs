@@ -8,8 +8,11 @@
 //! anything that they would decide differently: `tests/express.rs` sends the same packets both ways and compares
 //! every byte.
 //!
+//! Access lists are asked about whole batches (`filter.rs`); where none is bound, that costs one comparison a batch.
+//!
 //! Bursts that packets are traced of do not come this way, so that a trace shows each step.
 
+mod filter;
 mod plain4;
 mod plain6;
 mod policy;
@@ -23,7 +26,9 @@ use linerate_pipeline::{BURST, Batch, Cx, Exits, Node, Packet, PortId, SourceVal
 use linerate_tables::fib::{Lookup, NO_ROUTE, NextHopId};
 use linerate_tables::prefix::Address;
 
+use crate::acl::Acls;
 use crate::plane::{Arrays, NextHops, Plane, VrfFibs};
+use filter::{Lists, Met};
 
 linerate_pipeline::exits! {
     /// Where packets go from `express`.
@@ -42,7 +47,9 @@ pub struct Express<R4, R6> {
     vrfs4: VrfFibs<R4>,
     vrfs6: VrfFibs<R6>,
     seed: u64,
+    acls: Acls,
     picked: Box<Picked>,
+    lists: Box<(Lists<u32>, Lists<u128>)>,
 }
 
 /// What is known of a batch between validation and rewrite.
@@ -77,6 +84,8 @@ impl<R4: Clone, R6: Clone> Express<R4, R6> {
             vrfs4: plane.vrfs4.clone(),
             vrfs6: plane.vrfs6.clone(),
             seed,
+            acls: plane.acls.clone(),
+            lists: Box::new((Lists::new(), Lists::new())),
             picked: Box::new(Picked {
                 families: [Family::Other; BURST],
                 ip4: Destinations::new(0),
@@ -114,9 +123,13 @@ where
         if policy.source_validation != SourceValidation::Off || policy.redirects {
             self.heed(batch, to_us);
         }
-        let Picked { families, ip4, ip6 } = &*self.picked;
+        let picked = &*self.picked;
         let way = Way { arrays: self.next_hops.arrays(), next_hops: &self.next_hops, seed: self.seed };
         let mut sender = cx.tx.sender(rx_port, cx.counters);
+        if let Some(met) = Met::new(self.acls.get(), to_us.interface()) {
+            return filtered(&mut sender, batch, picked, &mut self.lists, met, way);
+        }
+        let Picked { families, ip4, ip6 } = picked;
         if ip4.n == batch.len() {
             let mut ids = ip4.ids.iter();
             forward(&mut sender, batch, |packet| plain4::rewrite(packet, next(&mut ids), way));
@@ -143,6 +156,47 @@ where
 
     fn trace(&self, packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
         write!(f, "{} bytes", packet.len())
+    }
+}
+
+/// As the end of [`Express::process`], for packets that meet access lists.
+#[inline(never)]
+fn filtered<P: Packet>(
+    sender: &mut Sender<'_, P>,
+    batch: &mut Batch<P>,
+    picked: &Picked,
+    lists: &mut (Lists<u32>, Lists<u128>),
+    met: Met<'_>,
+    way: Way<'_>,
+) {
+    let Picked { families, ip4, ip6 } = picked;
+    let (lists4, lists6) = lists;
+    let (ids4, ids6) = (ip4.ids.get(..ip4.n).unwrap_or_default(), ip6.ids.get(..ip6.n).unwrap_or_default());
+    if !ids4.is_empty() {
+        lists4.ask(met, batch, families, ids4, way);
+    }
+    if !ids6.is_empty() {
+        lists6.ask(met, batch, families, ids6, way);
+    }
+    let (mut ids4, mut ids6) = (ids4.iter().enumerate(), ids6.iter().enumerate());
+    if ip4.n == batch.len() {
+        forward(sender, batch, |packet| {
+            let (j, id) = ids4.next().ok_or(Left::Other)?;
+            lists4.rewrite(met, j, packet, *id, way)
+        });
+    } else if ip4.n + ip6.n > 0 {
+        let mut families = families.iter();
+        forward(sender, batch, |packet| match families.next() {
+            Some(Family::Ip4) => {
+                let (j, id) = ids4.next().ok_or(Left::Other)?;
+                lists4.rewrite(met, j, packet, *id, way)
+            }
+            Some(Family::Ip6) => {
+                let (j, id) = ids6.next().ok_or(Left::Other)?;
+                lists6.rewrite(met, j, packet, *id, way)
+            }
+            _ => Err(Left::Other),
+        });
     }
 }
 
