@@ -294,11 +294,10 @@ def device(outside, at=0, frame=0):
     return f"net_af_packet{at},iface={outside}{jumbo}"
 
 
-def config(space, ports, hold=3, linux="", mtu=1500):
+def config(space, ports, hold=3, linux="", mtu=1500, buffer=2048):
     """A router joined to a namespace. `ports`: name to device and addresses."""
     texts = [PORT.format(name=name, device=dev, mtu=mtu, addresses=json.dumps(addresses))
              for name, (dev, addresses) in ports.items()]
-    buffer = 10240 if mtu > 1500 else 2048
     return CONFIG.format(space=space.name, hold=hold, linux=linux, ports="".join(texts), buffer=buffer)
 
 

@@ -31,6 +31,8 @@ const NEIGHBORS: u32 = 2;
 const UNUSABLE: u32 = 50;
 /// Between two attempts to make a tap that could not be made, in ticks.
 const RETRY: u32 = 20;
+/// How long an interface must stay as it is until a tap made anew would be like that, in ticks.
+const SETTLED: u32 = 2;
 
 /// What views show of the way to Linux.
 #[derive(Clone, Debug, Default)]
@@ -55,7 +57,7 @@ struct Mirror {
     table: u32,
     /// Index of the tap in Linux.
     tap: Option<u32>,
-    /// Addresses that the tap is made with.
+    /// Addresses that the tap is made with, as the three below.
     addresses: Vec<IpNet>,
     mac: [u8; 6],
     mtu: u16,
@@ -63,6 +65,26 @@ struct Mirror {
     carrier: Option<bool>,
     /// What Linux last said.
     view: Option<View>,
+    /// For how many ticks that has not changed.
+    age: u32,
+}
+
+impl Mirror {
+    /// A tick is over: what has stayed is what a new tap is made with. Not every word of Linux is: before an interface is
+    /// deleted it is set down and loses its addresses one by one, which nobody asked for.
+    fn settle(&mut self) {
+        let (Some(view), Some(_)) = (&self.view, self.tap) else { return };
+        self.age = self.age.saturating_add(1);
+        if self.age != SETTLED {
+            return;
+        }
+        self.up = view.up;
+        self.mtu = u16::try_from(view.mtu).unwrap_or(u16::MAX);
+        self.mac = view.mac.unwrap_or(self.mac);
+        // Those that the kernel makes itself it makes again.
+        let made = |a: &IpNet| matches!(a.addr(), IpAddr::V6(a) if a.is_unicast_link_local());
+        self.addresses = view.addresses.iter().copied().filter(|a| !made(a)).collect();
+    }
 }
 
 pub(super) struct Host {
@@ -112,6 +134,7 @@ impl Host {
                     up: half.is_admin_up(index),
                     carrier: None,
                     view: None,
+                    age: 0,
                 };
                 (index, mirror)
             };
@@ -208,12 +231,7 @@ impl Host {
             };
             if mirror.view.as_ref() != Some(&view) {
                 mirror.view = Some(view.clone());
-                mirror.up = view.up;
-                mirror.mtu = u16::try_from(view.mtu).unwrap_or(u16::MAX);
-                mirror.mac = view.mac.unwrap_or(mirror.mac);
-                mirror.addresses = view.addresses.clone();
-                // Those that the kernel makes itself it makes again.
-                mirror.addresses.retain(|a| !matches!(a.addr(), IpAddr::V6(a) if a.is_unicast_link_local()));
+                mirror.age = 0;
                 changed.push((*index, view));
             }
         }
@@ -410,6 +428,7 @@ impl Watcher for Host {
         if self.ticks.is_multiple_of(NEIGHBORS) {
             self.tell_linux();
         }
+        self.mirrors.values_mut().for_each(Mirror::settle);
         if self.ticks.is_multiple_of(RETRY) && self.mirrors.values().any(|m| m.tap.is_none()) {
             self.remake_taps();
         }
@@ -425,5 +444,46 @@ impl Watcher for Host {
             faults,
             refused: self.refused.clone(),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_tap_is_made_as_the_old_one_was_before_it_was_taken_apart() {
+        let net = |text: &str| text.parse::<IpNet>().unwrap();
+        let whole = View {
+            up: true,
+            mac: Some([2, 0, 0, 0, 0, 7]),
+            mtu: 9000,
+            addresses: vec![net("198.18.1.1/24"), net("fe80::7/64"), net("2001:db8::1/64")],
+            virtuals: Vec::new(),
+        };
+        let mut mirror = Mirror {
+            name: "lan".into(),
+            port: 0,
+            tap: Some(5),
+            addresses: Vec::new(),
+            mac: [2, 0, 0, 0, 0, 1],
+            mtu: 1500,
+            up: false,
+            carrier: None,
+            view: Some(whole.clone()),
+            age: 0,
+        };
+        for _ in 0..SETTLED {
+            assert!(!mirror.up);
+            mirror.settle();
+        }
+        let expected = (true, 9000, [2, 0, 0, 0, 0, 7], vec![net("198.18.1.1/24"), net("2001:db8::1/64")]);
+        assert_eq!((mirror.up, mirror.mtu, mirror.mac, mirror.addresses.clone()), expected);
+        // Set down, addresses taken, gone: all within a tick.
+        (mirror.view, mirror.age) = (Some(View { up: false, addresses: Vec::new(), ..whole }), 0);
+        mirror.settle();
+        mirror.tap = None;
+        (0..5).for_each(|_| mirror.settle());
+        assert_eq!((mirror.up, mirror.mtu, mirror.mac, mirror.addresses), expected);
     }
 }
