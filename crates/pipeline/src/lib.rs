@@ -14,6 +14,7 @@ pub mod graph;
 pub mod heap;
 pub mod interface;
 pub mod io;
+pub mod loop_times;
 pub mod meta;
 pub mod node;
 pub mod nodes;

@@ -42,7 +42,7 @@ pub(crate) use kernel::View;
 pub use packets::TapCounters;
 use packets::{Forwarded, Packets, Setup};
 pub use routes::FpmState;
-pub use watcher::HostStatus;
+pub use watcher::{HostStatus, Publication};
 
 /// Between two rounds of comparing.
 const TICK: Duration = Duration::from_millis(100);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use ipnet::IpNet;
 use linerate_linux::fpm::FpmEvent;
@@ -34,11 +34,33 @@ const RETRY: u32 = 20;
 /// How long an interface must stay as it is until a tap made anew would be like that, in ticks.
 const SETTLED: u32 = 2;
 
+/// When what FRR told became part of the tables that workers read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Publication {
+    /// When a change of FRR was last published; `None`: never.
+    pub at: Option<SystemTime>,
+    /// From the messages of a batch at hand to all of it published: the last batch that changed anything.
+    pub last: Duration,
+    /// The longest.
+    pub longest: Duration,
+}
+
+impl Publication {
+    /// A batch that was at hand at `begin` is published now.
+    fn done(&mut self, begin: Instant) {
+        self.at = Some(SystemTime::now());
+        self.last = begin.elapsed();
+        self.longest = self.longest.max(self.last);
+    }
+}
+
 /// What views show of the way to Linux.
 #[derive(Clone, Debug, Default)]
 pub struct HostStatus {
     /// FRR's session; `None`: FPM is not served.
     pub fpm: Option<(FpmState, linerate_linux::fpm::Counters)>,
+    /// How fast what FRR tells is published.
+    pub publication: Publication,
     /// Routes of the kernel's tables, those of FRR not counted where FPM is served.
     pub kernel_routes: usize,
     /// How often the kernel's messages were lost and all was listed again.
@@ -107,6 +129,7 @@ pub(super) struct Host {
     ticks: u32,
     status: Arc<Mutex<HostStatus>>,
     refused: (u64, Option<String>),
+    publication: Publication,
 }
 
 impl Host {
@@ -158,6 +181,7 @@ impl Host {
             ticks: 0,
             status,
             refused: (0, None),
+            publication: Publication::default(),
         };
         sysctl::namespace();
         let indices: Vec<IfIndex> = host.mirrors.keys().copied().collect();
@@ -417,8 +441,12 @@ impl Watcher for Host {
     }
 
     fn fpm(&mut self, events: &mut Vec<FpmEvent>) {
-        self.routes.fpm(Instant::now(), events, &mut self.changes);
-        self.publish();
+        let begin = Instant::now();
+        self.routes.fpm(begin, events, &mut self.changes);
+        if !self.changes.is_empty() {
+            self.publish();
+            self.publication.done(begin);
+        }
     }
 
     fn tick(&mut self, now: Instant, status: &Status<'_>) {
@@ -439,6 +467,7 @@ impl Watcher for Host {
         let faults = faults.flat_map(|f| f.iter().map(|(fault, n)| (fault.to_string(), n))).collect();
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = HostStatus {
             fpm: status.fpm.map(|counters| (self.routes.state, counters)),
+            publication: self.publication,
             kernel_routes: self.routes.kernel_routes(),
             resyncs: status.kernel_resyncs,
             faults,

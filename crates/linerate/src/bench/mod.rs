@@ -4,6 +4,7 @@ pub(crate) mod acl;
 mod acl_forward;
 #[cfg(feature = "peers")]
 mod acl_peers;
+pub(crate) mod churn;
 pub(crate) mod fib;
 #[cfg(feature = "peers")]
 mod fib_peers;
@@ -28,6 +29,8 @@ pub(crate) enum Bench {
     Fib(fib::FibBenchArgs),
     /// Wildcard rules, against DPDK's rte_acl and a linear scan
     Acl(acl::AclBenchArgs),
+    /// Packets lost, misrouted or held up while routes change
+    Churn(churn::ChurnArgs),
     /// The router's cost per packet, beside the bare I/O of the same devices
     Forward(forward::ForwardBenchArgs),
 }
@@ -37,6 +40,7 @@ pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
     match bench {
         Bench::Fib(args) => Ok(fib::run(args)?),
         Bench::Acl(args) => Ok(acl::run(args)?),
+        Bench::Churn(args) => Ok(churn::run(&args)?),
         Bench::Forward(args) => Ok(forward::run(args)?),
     }
 }

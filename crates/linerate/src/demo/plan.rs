@@ -155,11 +155,13 @@ pub(crate) fn routes(ipv4: &Routes<u32>, ipv6: &Routes<u128>) -> Vec<RouteSpec> 
     v4.chain(v6).collect()
 }
 
-fn gateway4(next_hop: u32) -> Ipv4Addr {
+/// Address of a next hop.
+pub(crate) fn gateway4(next_hop: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(network4(port_of(next_hop), 10 + next_hop))
 }
 
-fn gateway6(next_hop: u32) -> Ipv6Addr {
+/// IPv6 address of a next hop.
+pub(crate) fn gateway6(next_hop: u32) -> Ipv6Addr {
     Ipv6Addr::from_bits(network6(port_of(next_hop), 10 + next_hop))
 }
 

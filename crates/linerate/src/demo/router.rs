@@ -99,6 +99,11 @@ impl Router {
         Ok(Meter { counters: worker.counters.clone(), thread: worker.thread, clock: self.clock() })
     }
 
+    /// The instance, to change it.
+    pub(crate) fn instance(&self) -> &Instance {
+        &self.instance
+    }
+
     /// The clock of the data path.
     pub(crate) fn clock(&self) -> Clock {
         self.instance.clock()
