@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use linerate_router::acl::{AclAction, AclRule};
 pub use linerate_pipeline::policy::{IpPolicy, SourceValidation};
+use linerate_router::acl::{AclAction, AclRule};
 use linerate_router::punt::PuntRates;
 
 /// All of it.

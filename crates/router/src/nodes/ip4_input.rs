@@ -109,7 +109,9 @@ impl<P: Packet> Node<P> for Ip4Input {
 impl Ip4Input {
     /// Asks the incoming lists about all packets that would go on.
     fn filter<P: Packet>(&mut self, now: u64, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip4InputExit>) {
-        use Ip4InputExit::{AclDenied, AclRejected, AclUndetermined, Broadcast, CheckSource, Multicast, Unicast};
+        use Ip4InputExit::{
+            AclDenied, AclRejected, AclUndetermined, Broadcast, CheckSource, Multicast, Unicast,
+        };
         let goes_on = |i: &usize| matches!(out.get(*i), Some(Unicast | CheckSource | Multicast | Broadcast));
         let wanted = (0..batch.len()).filter(goes_on).fold(0, |bits, i| bits | 1 << i);
         let prohibited = icmp_error(icmp::UNREACHABLE, icmp::unreachable::PROHIBITED);
