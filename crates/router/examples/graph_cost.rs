@@ -51,6 +51,7 @@ impl Frame {
 }
 
 impl Packet for Frame {
+    type Shared = Self;
     fn meta(&self) -> &Meta {
         &self.0.meta
     }
@@ -116,8 +117,18 @@ impl Packet for Frame {
     fn append(&mut self, _: usize) -> Option<&mut [u8]> {
         None
     }
-    fn truncate(&mut self, len: usize) {
+    fn truncate(&mut self, len: usize) -> bool {
         self.0.len = self.0.len.min(len as u16);
+        true
+    }
+    fn chain(&mut self, tail: Self) -> Result<(), Self> {
+        Err(tail)
+    }
+    fn share(self, _: u16) -> Self {
+        self
+    }
+    fn attach(&mut self, _: &mut Self) -> bool {
+        false
     }
 }
 
