@@ -19,6 +19,7 @@ use linerate_pipeline::interface::{Interface, InterfaceTable};
 use linerate_pipeline::io::TxQueue;
 use linerate_pipeline::{BURST, Batch, Cx, Graph, Meta, Packet, PortId, TxBuffers, WorkerCounters};
 use linerate_router::graph::{Events, Parts, assemble};
+use linerate_router::multicast::control::MulticastControl;
 use linerate_router::plane::{Adjacency, NextHop, Plane, PlaneWriter};
 use linerate_tables::fib::{Lookup, NextHopId};
 use linerate_tables::qsbr::Domain;
@@ -199,8 +200,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         next_hops.add(NextHop::Forward(a))?;
     }
     let interfaces = Publisher::new(table);
-    let plane =
-        Plane { fib4: Direct, fib6: Direct, next_hops: next_hops.reader(), interfaces: interfaces.reader() };
+    let plane = Plane {
+        fib4: Direct,
+        fib6: Direct,
+        next_hops: next_hops.reader(),
+        interfaces: interfaces.reader(),
+        multicast: MulticastControl::default().reader(),
+    };
     let mut graph: Graph<Frame> = assemble(Parts {
         plane,
         seed: 1,

@@ -5,6 +5,8 @@ use linerate_pipeline::nodes::{EthInput, EthInputExit, Output};
 use linerate_pipeline::{DropReason, Graph, GraphBuilder, Packet};
 use linerate_tables::fib::Lookup;
 
+use crate::multicast::family::{Ip4, Ip6};
+use crate::multicast::node::{MulticastExit, MulticastNode};
 use crate::nodes::arp::{Arp, ArpExit};
 use crate::nodes::express::{Express, ExpressExit};
 use crate::nodes::icmp4_error::{Icmp4Error, Icmp4ErrorExit};
@@ -66,6 +68,8 @@ where
     let arp = g.declare("arp");
     let ip4_lookup = g.declare("ip4_lookup");
     let ip6_lookup = g.declare("ip6_lookup");
+    let ip4_multicast = g.declare("ip4_multicast");
+    let ip6_multicast = g.declare("ip6_multicast");
     let local = g.declare("local");
     let nd = g.declare("nd");
     let ip4_rewrite = g.declare("ip4_rewrite");
@@ -96,7 +100,7 @@ where
     });
     g.define(ip4_input, Ip4Input, |exit| match exit {
         Ip4InputExit::Unicast => ip4_lookup.into(),
-        Ip4InputExit::Multicast => DropReason::Ip4MulticastUnrouted.into(),
+        Ip4InputExit::Multicast => ip4_multicast.into(),
         Ip4InputExit::Broadcast => DropReason::Ip4Broadcast.into(),
         Ip4InputExit::TooShort => DropReason::Ip4TooShort.into(),
         Ip4InputExit::BadVersion => DropReason::Ip4BadVersion.into(),
@@ -113,7 +117,7 @@ where
     g.define(ip6_input, Ip6Input::new(interfaces()), |exit| match exit {
         Ip6InputExit::Unicast => ip6_lookup.into(),
         Ip6InputExit::Local => local.into(),
-        Ip6InputExit::Multicast => DropReason::Ip6MulticastUnrouted.into(),
+        Ip6InputExit::Multicast => ip6_multicast.into(),
         Ip6InputExit::TooShort => DropReason::Ip6TooShort.into(),
         Ip6InputExit::BadVersion => DropReason::Ip6BadVersion.into(),
         Ip6InputExit::BadPayloadLength => DropReason::Ip6BadPayloadLength.into(),
@@ -143,6 +147,31 @@ where
         LookupExit::NoRoute | LookupExit::Unreachable | LookupExit::Prohibit => icmp6_error.into(),
         LookupExit::Blackhole => DropReason::RouteBlackhole.into(),
     });
+    // What only the host system can act on.
+    let for_host = |_: MulticastExit| DropReason::LocalUnhandled.into();
+    let multicast = |unrouted: DropReason, bad_source: DropReason| {
+        move |exit| match exit {
+            MulticastExit::Control
+            | MulticastExit::WrongInterface
+            | MulticastExit::Sample
+            | MulticastExit::Member => for_host(exit),
+            MulticastExit::PacketTooBig => icmp6_error.into(),
+            MulticastExit::FirstPacket | MulticastExit::Unrouted => unrouted.into(),
+            MulticastExit::WrongInterfaceDrop => DropReason::MulticastWrongInterface.into(),
+            MulticastExit::NoOutput => DropReason::MulticastNoOutput.into(),
+            MulticastExit::TtlExpired => DropReason::TtlExpired.into(),
+            MulticastExit::TooLong => DropReason::MtuExceeded.into(),
+            MulticastExit::BadSource => bad_source.into(),
+            MulticastExit::LinkLocalSource => DropReason::Ip6LinkLocalScope.into(),
+            MulticastExit::MemberLimit => DropReason::MulticastMemberLimit.into(),
+            MulticastExit::NoHeadroom => DropReason::NoHeadroom.into(),
+        }
+    };
+    let cut = || Ip4Fragment::new(plane.next_hops.clone());
+    let join4 = multicast(DropReason::Ip4MulticastUnrouted, DropReason::Ip4BadSource);
+    g.define(ip4_multicast, MulticastNode::<P, Ip4>::new(&plane.multicast, cut()), join4);
+    let join6 = multicast(DropReason::Ip6MulticastUnrouted, DropReason::Ip6BadSource);
+    g.define(ip6_multicast, MulticastNode::<P, Ip6>::new(&plane.multicast, cut()), join6);
     g.define(local, Local::new(interfaces()), |exit| match exit {
         LocalExit::Reply4 => ip4_lookup.into(),
         LocalExit::Reply6 => ip6_lookup.into(),

@@ -26,6 +26,7 @@ pub mod event;
 pub mod fuzz;
 pub mod graph;
 pub mod model;
+pub mod multicast;
 pub mod naive;
 pub mod neighbor;
 pub mod nodes;
@@ -39,5 +40,6 @@ pub mod testbed;
 
 pub use event::{Probe, RouterEvent};
 pub use model::{Path, RouteAction, RouterConfig, RouterError, Source, StaticNeighbor};
+pub use multicast::{Mroute, MrouteError, MrouteKey, MrouteOrigin, MrouteOutput, MrouteView};
 pub use plane::{NextHop, NextHops, Plane};
 pub use router::Router;

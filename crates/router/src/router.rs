@@ -18,6 +18,7 @@ use crate::action::{Action, Actions, Key};
 use crate::connected::{Links, Own, OwnRoutes};
 use crate::event::{ArpKind, NdKind, Probe, RouterEvent};
 use crate::model::{Changes, RouteAction, RouterConfig, RouterError, Source, StaticNeighbor};
+use crate::multicast::control::MulticastControl;
 use crate::neighbor::{EntryIndex, Heard, NeighborOptions, Neighbors};
 use crate::plane::{Limits, Plane, PlaneError, PlaneWriter};
 use crate::rib::{Candidate, Step};
@@ -33,6 +34,7 @@ pub struct Router<F4, F6> {
     pub(crate) v6: Table<u128, F6>,
     pub(crate) actions: Actions,
     pub(crate) neighbors: Neighbors,
+    pub(crate) multicast: MulticastControl,
     statics: BTreeMap<(IfIndex, IpAddr), [u8; 6]>,
     /// The routes that interfaces contribute.
     own: OwnRoutes,
@@ -96,6 +98,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             v6: Table::new(fib6),
             actions: Actions::default(),
             neighbors: Neighbors::new(neighbors),
+            multicast: MulticastControl::default(),
             statics: BTreeMap::new(),
             own: OwnRoutes::default(),
             links: Links::default(),
@@ -113,6 +116,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             fib6: self.v6.fib.reader(),
             next_hops: self.plane.reader(),
             interfaces: self.interfaces.reader(),
+            multicast: self.multicast.reader(),
         }
     }
 
@@ -279,6 +283,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         let plane = &mut self.plane;
         self.neighbors.tick(now, &mut |adjacency| plane.take_used(adjacency));
         self.interfaces.collect();
+        self.multicast.collect();
         self.finish();
     }
 
@@ -375,6 +380,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             return Ok(());
         }
         let own = OwnRoutes::of(table.iter());
+        self.multicast.use_interfaces(self.interfaces.current(), &table);
         self.interfaces.publish(table);
         // First what is on the wire: neighbours of interfaces that went down are unusable by one store each.
         for at in self.neighbors.on(&changed) {

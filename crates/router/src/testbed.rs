@@ -30,6 +30,7 @@ use linerate_tables::qsbr::Domain;
 use linerate_tables::snapshot::Publisher;
 
 use crate::event::RouterEvent;
+use crate::multicast::control::MulticastControl;
 use crate::naive::NaiveFib;
 use crate::nodes::resolve::HoldLimits;
 use crate::plane::{Adjacency, MAX_ADJACENCIES, Member, NextHop, NextHopId, Plane, PlaneError, PlaneWriter};
@@ -57,6 +58,8 @@ pub struct Testbed {
     rig: Rig,
     next_hops: PlaneWriter,
     interfaces: Publisher<InterfaceTable>,
+    /// Multicast routes, to change.
+    pub multicast: MulticastControl,
     fib4: NaiveFib<u32>,
     fib6: NaiveFib<u128>,
     /// Time in nanoseconds, as the nodes see it.
@@ -120,15 +123,18 @@ impl Testbed {
     fn bare(table: InterfaceTable) -> Result<Self, Box<dyn Error>> {
         let (fib4, fib6) = (NaiveFib::default(), NaiveFib::default());
         let next_hops = PlaneWriter::new(Domain::new())?;
+        let mut multicast = MulticastControl::default();
+        multicast.use_interfaces(&InterfaceTable::default(), &table);
         let interfaces = Publisher::new(table);
         let plane = Plane {
             fib4: fib4.reader(),
             fib6: fib6.reader(),
             next_hops: next_hops.reader(),
             interfaces: interfaces.reader(),
+            multicast: multicast.reader(),
         };
         let rig = Rig::new(plane, HoldLimits { neighbors: 4, packets: 100 })?;
-        Ok(Testbed { rig, next_hops, interfaces, fib4, fib6, now: 1 })
+        Ok(Testbed { rig, next_hops, interfaces, multicast, fib4, fib6, now: 1 })
     }
 
     /// Network, own and broadcast addresses, and host 9; returns the next hop of host 9.
@@ -262,6 +268,7 @@ impl Testbed {
             fib6: self.fib6.reader(),
             next_hops: self.next_hops.reader(),
             interfaces: self.interfaces.reader(),
+            multicast: self.multicast.reader(),
         }
     }
 

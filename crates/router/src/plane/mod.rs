@@ -25,6 +25,8 @@ mod writer;
 
 use linerate_pipeline::interface::Interfaces;
 
+use crate::multicast::Multicast;
+
 pub use adjacency::{Adjacency, AdjacencyIndex, MAX_HEADER, Plain};
 pub use linerate_tables::fib::NextHopId;
 pub use next_hops::{Arrays, NextHop, NextHops};
@@ -46,4 +48,6 @@ pub struct Plane<R4, R6> {
     pub next_hops: NextHops,
     /// Logical interfaces.
     pub interfaces: Interfaces,
+    /// Multicast routes, and how copies leave by each interface.
+    pub multicast: Multicast,
 }
