@@ -21,7 +21,7 @@ use linerate_engine::clock::Clock;
 use linerate_engine::desired::IdleSpec;
 use linerate_engine::graphs::{io, router as router_graph};
 use linerate_engine::workers::{Common, QueueCounters, RxSlot, WorkerSetup, Workers};
-use linerate_pipeline::{Graph, IfIndex, Interface, PacketAlloc, PortId};
+use linerate_pipeline::{Batch, Graph, IfIndex, Interface, PacketAlloc, PortId};
 use linerate_router::neighbor::NeighborOptions;
 use linerate_router::{RouteAction, Router, RouterConfig, StaticNeighbor};
 use linerate_tables::fib::ip4::Ip4Fib;
@@ -89,7 +89,7 @@ pub(crate) fn run(args: ForwardBenchArgs) -> Result<()> {
         Some(path) => prepared(routes::read::<u128>(path)?),
         None => table::ipv6(SEED, table::IPV6_ROUTES, NEXT_HOPS),
     };
-    let mut bench = Bench::start(&args)?;
+    let mut bench = Bench::start(args.cpu, args.rounds, args.window)?;
     let few4 = few(0xc612_0000u32, 24);
     let few6 = few(0x2001_0db8u128 << 96, 64);
     let one4: Routes<u32> = Prefix::new(0, 0).map(|p| (p, 1)).into_iter().collect();
@@ -125,25 +125,25 @@ fn few<A: Ip>(base: A, len: u8) -> Routes<A> {
 }
 
 /// What all groups share.
-struct Bench {
-    eal: &'static Eal,
-    pool: &'static Pool,
-    clock: Clock,
-    cpu: usize,
-    rounds: u16,
+pub(super) struct Bench {
+    pub(super) eal: &'static Eal,
+    pub(super) pool: &'static Pool,
+    pub(super) clock: Clock,
+    pub(super) cpu: usize,
+    pub(super) rounds: u16,
     window: Duration,
-    dir: tempfile::TempDir,
-    serial: usize,
-    memory: &'static str,
-    results: Vec<Measured>,
+    pub(super) dir: tempfile::TempDir,
+    pub(super) serial: usize,
+    pub(super) memory: &'static str,
+    pub(super) results: Vec<Measured>,
 }
 
 /// A worker that takes turns with others.
-struct Contender {
+pub(super) struct Contender {
     name: &'static str,
     workers: Workers<Mbuf>,
     /// Packets per microsecond of CPU time, by window.
-    rates: Vec<f64>,
+    pub(super) rates: Vec<f64>,
 }
 
 struct FromPool(&'static Pool);
@@ -152,10 +152,14 @@ impl PacketAlloc<Mbuf> for FromPool {
     fn alloc(&mut self) -> Option<Mbuf> {
         self.0.alloc()
     }
+
+    fn alloc_bulk(&mut self, batch: &mut Batch<Mbuf>, n: usize) -> bool {
+        self.0.alloc_bulk(batch, n)
+    }
 }
 
 impl Bench {
-    fn start(args: &ForwardBenchArgs) -> Result<Self> {
+    pub(super) fn start(cpu: Option<usize>, rounds: u16, window_ms: u16) -> Result<Self> {
         let allowed: Vec<usize> = linerate_linux::thread::allowed_cpus()?.iter().collect();
         let last = allowed.last().copied().unwrap_or(0);
         let mb = 320;
@@ -178,9 +182,9 @@ impl Bench {
             eal,
             pool: Pool::create(eal, &config)?,
             clock: Clock::new(tsc, tsc_hz()),
-            cpu: args.cpu.unwrap_or(last),
-            rounds: args.rounds,
-            window: Duration::from_millis(args.window.into()),
+            cpu: cpu.unwrap_or(last),
+            rounds,
+            window: Duration::from_millis(window_ms.into()),
             dir,
             serial: 0,
             memory: pages,
@@ -224,32 +228,26 @@ impl Bench {
         for _ in 0..self.rounds {
             for (i, c) in contenders.iter_mut().enumerate() {
                 pair.turn(i);
-                thread::sleep(self.window / 4);
-                for _ in 0..2 {
-                    let before = c.reading();
-                    thread::sleep(self.window);
-                    let after = c.reading();
-                    c.rates.push((after.0 - before.0) as f64 * 1e3 / (after.1 - before.1).max(1) as f64);
-                }
+                self.measure(c);
             }
         }
         pair.turn(usize::MAX);
         self.note::<A>(real, &contenders);
-        for c in contenders {
-            c.workers.stop()?;
-            let lost =
-                c.workers.views().iter().flat_map(|v| &v.counters.ports).map(|p| p.dropped()).sum::<u64>();
-            if lost > 0 || !c.workers.imbalance().is_empty() {
-                return Err(anyhow!(
-                    "the worker of table {} dropped {lost} packets; its figure would be wrong",
-                    c.name
-                ));
-            }
-        }
-        Ok(())
+        contenders.into_iter().try_for_each(Contender::stop)
     }
 
-    fn contender(
+    /// One turn of a contender: two windows, after a moment to get going.
+    pub(super) fn measure(&self, c: &mut Contender) {
+        thread::sleep(self.window / 4);
+        for _ in 0..2 {
+            let before = c.reading();
+            thread::sleep(self.window);
+            let after = c.reading();
+            c.rates.push((after.0 - before.0) as f64 * 1e3 / (after.1 - before.1).max(1) as f64);
+        }
+    }
+
+    pub(super) fn contender(
         &self,
         name: &'static str,
         pair: &Pair,
@@ -364,6 +362,17 @@ impl Bench {
 }
 
 impl Contender {
+    /// Ends its worker, which must have sent everything.
+    pub(super) fn stop(self) -> Result<()> {
+        self.workers.stop()?;
+        let views = self.workers.views();
+        let lost = views.iter().flat_map(|v| &v.counters.ports).map(|p| p.dropped()).sum::<u64>();
+        if lost > 0 || !self.workers.imbalance().is_empty() {
+            return Err(anyhow!("the worker of {} dropped {lost} packets; its figure would be wrong", self.name));
+        }
+        Ok(())
+    }
+
     /// Packets given to devices so far, and nanoseconds of CPU time the thread had.
     fn reading(&self) -> (u64, u64) {
         let view = &self.workers.views()[0];

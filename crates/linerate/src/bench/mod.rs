@@ -10,6 +10,7 @@ mod fib_updates;
 pub(crate) mod forward;
 mod forward_io;
 mod keys;
+pub(crate) mod multicast;
 mod race;
 mod report;
 mod routes;
@@ -28,6 +29,8 @@ pub(crate) enum Bench {
     Acl(acl::AclBenchArgs),
     /// The router's cost per packet, beside the bare I/O of the same devices
     Forward(forward::ForwardBenchArgs),
+    /// One multicast stream to eight interfaces: the cost per copy beside that of a unicast packet
+    Multicast(multicast::MulticastBenchArgs),
 }
 
 /// Runs one benchmark.
@@ -36,5 +39,6 @@ pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
         Bench::Fib(args) => Ok(fib::run(args)?),
         Bench::Acl(args) => Ok(acl::run(args)?),
         Bench::Forward(args) => Ok(forward::run(args)?),
+        Bench::Multicast(args) => Ok(multicast::run(args)?),
     }
 }
