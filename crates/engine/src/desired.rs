@@ -4,10 +4,12 @@
 //! Validation that needs no device (names that do not exist, CPUs used twice, a gateway on no connected network) has
 //! happened already and carries the file and line; the engine checks what only a device can tell.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
+use linerate_router::punt::PuntRates;
 
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,6 +28,36 @@ pub struct Desired {
     pub neighbors: Vec<NeighborSpec>,
     /// ICMP errors sent per second and worker at most (token bucket).
     pub icmp_errors_per_second: u32,
+    /// How Linux takes part; `None`: the router stands alone.
+    pub linux: Option<LinuxSpec>,
+}
+
+/// How Linux takes part: every interface has a tap there, and routes come from there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinuxSpec {
+    /// Network namespace that the taps are in: a name as `ip netns` has it, or a path. `None`: that of the process.
+    pub namespace: Option<String>,
+    /// The kernel's table of the default VRF's routes; 254 is Linux's `main`.
+    pub table: u32,
+    /// Where FRR's zebra connects to with its routes (module `dplane_fpm_nl`); `None`: routes of FRR come by the kernel's
+    /// table as all others.
+    pub fpm: Option<SocketAddr>,
+    /// How long routes of FRR stay in use after it has gone, and, after it has come back, until it has told them again.
+    pub hold: Duration,
+    /// Packets per second and worker of each class that go up to Linux.
+    pub punt: PuntRates,
+}
+
+impl Default for LinuxSpec {
+    fn default() -> Self {
+        LinuxSpec {
+            namespace: None,
+            table: 254,
+            fpm: None,
+            hold: Duration::from_secs(120),
+            punt: PuntRates::default(),
+        }
+    }
 }
 
 /// How DPDK's environment is started.

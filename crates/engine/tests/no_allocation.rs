@@ -125,7 +125,7 @@ fn a_routing_worker_never_allocates() {
         neighbors: vec![neighbor(gateway("10.0.1.2")), neighbor(gateway("2001:db8:1::2"))],
     };
     router.apply(0, config).unwrap();
-    let parts = RouterParts { plane: router.plane(), seed: 1, icmp_errors_per_second: 100 };
+    let parts = RouterParts { plane: router.plane(), seed: 1, icmp_errors_per_second: 100, punt: None };
     let built = graph::<HeapPacket, _, _>(&parts).unwrap();
     let (mut feed, receive) = rtrb::RingBuffer::new(1024);
     let (back, mut out) = rtrb::RingBuffer::new(1024);

@@ -67,6 +67,7 @@ fn desired(workers: usize) -> Desired {
     };
     let gateway = via("10.0.1.2");
     Desired {
+        linux: None,
         dpdk: DpdkSpec {
             file_prefix: format!("router-test-{}", std::process::id()),
             memory: MemorySpec::NoHuge { megabytes: 192 },

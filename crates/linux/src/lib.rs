@@ -13,4 +13,6 @@ pub mod netlink;
 pub mod readiness;
 pub mod route;
 pub mod tap;
+pub mod taps;
 pub mod thread;
+pub mod watch;

@@ -131,6 +131,12 @@ drop_reasons! {
     IcmpUnsendable = "icmp_unsendable",
     /// A packet for this router itself, of a protocol that nothing here answers.
     LocalUnhandled = "local_unhandled",
+    /// A packet given to Linux: it is for a daemon or socket of this system.
+    Punted = "punted",
+    /// A packet for Linux over the rate limit of its class (control-plane policing).
+    PuntPoliced = "punt_policed",
+    /// A packet for Linux that found the queue there full.
+    PuntQueueFull = "punt_queue_full",
     /// The packet's headers do not fit into its first buffer segment.
     HeaderNotContiguous = "header_not_contiguous",
     /// No headroom in the buffer for the outgoing header.

@@ -46,6 +46,18 @@ pub struct Interface {
     pub ip6: Vec<Ipv6Net>,
     /// The link-local address: the first configured one, else the one made of the MAC address (RFC 4291 app. A).
     pub link_local: Ipv6Addr,
+    /// Virtual routers that this one is the master of here (RFC 5798).
+    pub virtuals: Vec<VirtualMac>,
+}
+
+/// The MAC address of a virtual router, accepted besides the interface's own, and the addresses that are answered for with
+/// it. They are among the interface's addresses as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VirtualMac {
+    /// The MAC address.
+    pub mac: [u8; 6],
+    /// The virtual router's addresses.
+    pub addresses: Vec<IpAddr>,
 }
 
 impl Interface {
@@ -67,6 +79,7 @@ impl Interface {
             ip4,
             ip6,
             link_local: configured.unwrap_or_else(|| link_local_of(mac)),
+            virtuals: Vec::new(),
         }
     }
 
@@ -91,6 +104,16 @@ impl Interface {
             IpAddr::V4(a) => self.owns_ip4(a),
             IpAddr::V6(a) => self.owns_ip6(a),
         }
+    }
+
+    /// Whether frames to this MAC address are for the interface.
+    pub fn accepts(&self, mac: [u8; 6]) -> bool {
+        mac == self.mac || self.virtuals.iter().any(|v| v.mac == mac)
+    }
+
+    /// The MAC address that one of its addresses is answered for with.
+    pub fn mac_of(&self, addr: IpAddr) -> [u8; 6] {
+        self.virtuals.iter().find(|v| v.addresses.contains(&addr)).map_or(self.mac, |v| v.mac)
     }
 
     /// Whether `addr` lies in one of its IPv4 networks.

@@ -213,6 +213,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         icmp_errors_per_second: 0,
         hold: Default::default(),
         events: Events { arp: Box::new(|_| ()), nd: Box::new(|_| ()), resolve: Box::new(|_| ()) },
+        punt: None,
     })?;
 
     let sent = Arc::new(Mutex::new(Batch::new()));

@@ -153,6 +153,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             Key::Route(action) => match **action {
                 RouteAction::Blackhole => NextHop::Blackhole,
                 RouteAction::Prohibit => NextHop::Prohibit,
+                RouteAction::Local => NextHop::Local,
                 RouteAction::Unreachable | RouteAction::Forward(_) => NextHop::Unreachable,
             },
         })?;
@@ -289,6 +290,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                     Key::Route(action) => match **action {
                         RouteAction::Blackhole => NextHop::Blackhole,
                         RouteAction::Prohibit => NextHop::Prohibit,
+                        RouteAction::Local => NextHop::Local,
                         RouteAction::Unreachable | RouteAction::Forward(_) => NextHop::Unreachable,
                     },
                 },
@@ -361,7 +363,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             Key::Local => {}
             Key::Glean(interface) => ends.push((End::Neighbor(*interface, gateway), share)),
             Key::Route(route) => match &**route {
-                RouteAction::Unreachable => {}
+                RouteAction::Unreachable | RouteAction::Local => {}
                 RouteAction::Blackhole | RouteAction::Prohibit => ends.push((End::Action(id), share)),
                 RouteAction::Forward(paths) => {
                     let nested = self.follow_route(id, paths, gateway, walk);

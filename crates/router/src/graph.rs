@@ -19,12 +19,14 @@ use crate::nodes::ip6_rewrite::{Ip6Rewrite, Ip6RewriteExit};
 use crate::nodes::local::{Local, LocalExit};
 use crate::nodes::lookup::{Ip4Lookup, Ip6Lookup, LookupExit};
 use crate::nodes::nd::{Nd, NdExit};
+use crate::nodes::punt::{Punt, PuntExit};
 use crate::nodes::resolve::{HoldLimits, Resolve, ResolveExit};
 use crate::nodes::{ErrorLimit, EventSink};
 use crate::plane::Plane;
+use crate::punt::{PuntCounters, PuntRates, PuntSink};
 
 /// What the graph of one worker is made of.
-pub struct Parts<R4, R6> {
+pub struct Parts<P, R4, R6> {
     /// Tables, shared with control and the other workers.
     pub plane: Plane<R4, R6>,
     /// Seed of the flow hash: the same on all workers, so that a flow keeps its path wherever it is processed;
@@ -36,6 +38,18 @@ pub struct Parts<R4, R6> {
     pub hold: HoldLimits,
     /// Where ARP, ND and neighbour resolution put their events: one sink each, for each has its own queue.
     pub events: Events,
+    /// The way to Linux; `None`: there is no host system behind this router.
+    pub punt: Option<PuntParts<P>>,
+}
+
+/// The way to Linux.
+pub struct PuntParts<P> {
+    /// How much of each kind may pass.
+    pub rates: PuntRates,
+    /// What passed.
+    pub counters: PuntCounters,
+    /// Where it goes.
+    pub sink: Box<dyn PuntSink<P>>,
 }
 
 /// The sinks of the nodes that raise events.
@@ -49,13 +63,13 @@ pub struct Events {
 }
 
 /// Builds the router's graph for one worker.
-pub fn assemble<P, R4, R6>(parts: Parts<R4, R6>) -> Result<Graph<P>, GraphError>
+pub fn assemble<P, R4, R6>(parts: Parts<P, R4, R6>) -> Result<Graph<P>, GraphError>
 where
     P: Packet,
     R4: Lookup<u32> + Clone + 'static,
     R6: Lookup<u128> + Clone + 'static,
 {
-    let Parts { plane, seed, icmp_errors_per_second, hold, events } = parts;
+    let Parts { plane, seed, icmp_errors_per_second, hold, events, punt } = parts;
     let interfaces = || plane.interfaces.clone();
     let limit = ErrorLimit::new(icmp_errors_per_second);
 
@@ -80,6 +94,11 @@ where
     let output = g.declare("output");
     // Behind output, so that packets in front of one that is fragmented have left.
     let ip4_fragment = g.declare("ip4_fragment");
+    let has_host = punt.is_some();
+    let punt = punt.map(|parts| (g.declare("punt"), parts));
+    // Where what concerns a host system goes: to it, or where there is none, nowhere.
+    let at_host = punt.as_ref().map(|(node, _)| *node);
+    let host_or = |reason: DropReason| at_host.map_or(reason.into(), Into::into);
 
     g.define(express, Express::new(&plane, seed), |exit| match exit {
         ExpressExit::Regular => eth_input.into(),
@@ -89,7 +108,7 @@ where
         EthInputExit::Ip4 => ip4_input.into(),
         EthInputExit::Ip6 => ip6_input.into(),
         EthInputExit::Arp => arp.into(),
-        EthInputExit::Other => DropReason::EthertypeUnknown.into(),
+        EthInputExit::Other => host_or(DropReason::EthertypeUnknown),
         EthInputExit::TooShort => DropReason::EthTooShort.into(),
         EthInputExit::VlanTooShort => DropReason::VlanTooShort.into(),
         EthInputExit::VlanUnknown => DropReason::VlanUnknown.into(),
@@ -101,7 +120,7 @@ where
     g.define(ip4_input, Ip4Input, |exit| match exit {
         Ip4InputExit::Unicast => ip4_lookup.into(),
         Ip4InputExit::Multicast => ip4_multicast.into(),
-        Ip4InputExit::Broadcast => DropReason::Ip4Broadcast.into(),
+        Ip4InputExit::Broadcast => host_or(DropReason::Ip4Broadcast),
         Ip4InputExit::TooShort => DropReason::Ip4TooShort.into(),
         Ip4InputExit::BadVersion => DropReason::Ip4BadVersion.into(),
         Ip4InputExit::BadHeaderLength => DropReason::Ip4BadHeaderLength.into(),
@@ -129,6 +148,7 @@ where
     });
     g.define(arp, Arp::new(interfaces(), events.arp), |exit| match exit {
         ArpExit::Reply => output.into(),
+        ArpExit::Heard => host_or(DropReason::ArpConsumed),
         ArpExit::Consumed => DropReason::ArpConsumed.into(),
         ArpExit::Ignored => DropReason::ArpIgnored.into(),
         ArpExit::Malformed => DropReason::ArpMalformed.into(),
@@ -147,16 +167,15 @@ where
         LookupExit::NoRoute | LookupExit::Unreachable | LookupExit::Prohibit => icmp6_error.into(),
         LookupExit::Blackhole => DropReason::RouteBlackhole.into(),
     });
-    // What only the host system can act on.
-    let for_host = |_: MulticastExit| DropReason::LocalUnhandled.into();
     let multicast = |unrouted: DropReason, bad_source: DropReason| {
         move |exit| match exit {
-            MulticastExit::Control
-            | MulticastExit::WrongInterface
-            | MulticastExit::Sample
-            | MulticastExit::Member => for_host(exit),
+            MulticastExit::Control | MulticastExit::Sample | MulticastExit::Member => {
+                host_or(DropReason::LocalUnhandled)
+            }
+            MulticastExit::FirstPacket => host_or(unrouted),
+            MulticastExit::WrongInterface => host_or(DropReason::MulticastWrongInterface),
             MulticastExit::PacketTooBig => icmp6_error.into(),
-            MulticastExit::FirstPacket | MulticastExit::Unrouted => unrouted.into(),
+            MulticastExit::Unrouted => unrouted.into(),
             MulticastExit::WrongInterfaceDrop => DropReason::MulticastWrongInterface.into(),
             MulticastExit::NoOutput => DropReason::MulticastNoOutput.into(),
             MulticastExit::TtlExpired => DropReason::TtlExpired.into(),
@@ -172,14 +191,14 @@ where
     g.define(ip4_multicast, MulticastNode::<P, Ip4>::new(&plane.multicast, cut()), join4);
     let join6 = multicast(DropReason::Ip6MulticastUnrouted, DropReason::Ip6BadSource);
     g.define(ip6_multicast, MulticastNode::<P, Ip6>::new(&plane.multicast, cut()), join6);
-    g.define(local, Local::new(interfaces()), |exit| match exit {
+    g.define(local, Local::new(interfaces(), has_host), |exit| match exit {
         LocalExit::Reply4 => ip4_lookup.into(),
         LocalExit::Reply6 => ip6_lookup.into(),
         LocalExit::ReplyOnLink => output.into(),
         LocalExit::Nd => nd.into(),
         LocalExit::Unreachable4 => icmp4_error.into(),
         LocalExit::Unreachable6 => icmp6_error.into(),
-        LocalExit::Punt => DropReason::LocalUnhandled.into(),
+        LocalExit::Punt => host_or(DropReason::LocalUnhandled),
         LocalExit::IcmpOther => DropReason::IcmpIgnored.into(),
         LocalExit::IcmpMalformed => DropReason::IcmpMalformed.into(),
         LocalExit::BadExtension => DropReason::Ip6BadExtension.into(),
@@ -187,8 +206,9 @@ where
     });
     g.define(nd, Nd::new(interfaces(), events.nd), |exit| match exit {
         NdExit::Reply => output.into(),
-        NdExit::Consumed => DropReason::NdConsumed.into(),
-        NdExit::Ignored | NdExit::Other => DropReason::NdIgnored.into(),
+        NdExit::Heard => host_or(DropReason::NdConsumed),
+        NdExit::Other => host_or(DropReason::NdIgnored),
+        NdExit::Ignored => DropReason::NdIgnored.into(),
         NdExit::Malformed => DropReason::NdMalformed.into(),
         NdExit::Unsendable => DropReason::IcmpUnsendable.into(),
     });
@@ -228,7 +248,7 @@ where
         Icmp4ErrorExit::Unreachable => DropReason::Unreachable.into(),
         Icmp4ErrorExit::Prohibited => DropReason::RouteProhibit.into(),
         Icmp4ErrorExit::TooBig => DropReason::MtuExceeded.into(),
-        Icmp4ErrorExit::NotLocal => DropReason::LocalUnhandled.into(),
+        Icmp4ErrorExit::NotLocal => host_or(DropReason::LocalUnhandled),
     });
     g.define(icmp6_error, Icmp6Error::new(interfaces(), limit), |exit| match exit {
         Icmp6ErrorExit::Send => ip6_lookup.into(),
@@ -239,8 +259,15 @@ where
         Icmp6ErrorExit::Unreachable => DropReason::Unreachable.into(),
         Icmp6ErrorExit::Prohibited => DropReason::RouteProhibit.into(),
         Icmp6ErrorExit::TooBig => DropReason::MtuExceeded.into(),
-        Icmp6ErrorExit::NotLocal => DropReason::LocalUnhandled.into(),
+        Icmp6ErrorExit::NotLocal => host_or(DropReason::LocalUnhandled),
     });
     g.define(output, Output, |exit| match exit {});
+    if let Some((node, PuntParts { rates, counters, sink })) = punt {
+        g.define(node, Punt::new(&rates, counters, sink), |exit| match exit {
+            PuntExit::Policed => DropReason::PuntPoliced.into(),
+            PuntExit::QueueFull => DropReason::PuntQueueFull.into(),
+            PuntExit::Unwanted => DropReason::EthertypeUnknown.into(),
+        });
+    }
     g.build()
 }

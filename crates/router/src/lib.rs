@@ -8,6 +8,7 @@
 //! * [`event`]: what workers tell control and the other way round.
 //! * [`model`]: routes, actions, static neighbours, errors. [`show`]: what views print.
 //! * [`neighbor`]: ARP and neighbour discovery as a state machine.
+//! * [`punt`]: what goes up to Linux, by class.
 //! * [`nodes`]: the packet nodes; [`graph`] joins them and is where to read a packet's way.
 //!
 //! ```text
@@ -31,6 +32,7 @@ pub mod naive;
 pub mod neighbor;
 pub mod nodes;
 pub mod plane;
+pub mod punt;
 mod rib;
 pub mod router;
 pub mod show;

@@ -23,16 +23,18 @@ pub enum Source {
     Connected = 1,
     /// Configuration and RIB files.
     Static = 2,
-    /// A routing daemon.
-    Learned = 3,
+    /// Linux: what an operator or a program put into the kernel's table.
+    Kernel = 3,
+    /// A routing daemon, over FPM.
+    Learned = 4,
     /// Host routes of resolved neighbours in connected networks.
-    Neighbor = 4,
+    Neighbor = 5,
 }
 
 impl Source {
     /// All, most preferred first.
-    pub const ALL: [Source; 5] =
-        [Source::Local, Source::Connected, Source::Static, Source::Learned, Source::Neighbor];
+    pub const ALL: [Source; 6] =
+        [Source::Local, Source::Connected, Source::Static, Source::Kernel, Source::Learned, Source::Neighbor];
 
     /// As views show it.
     pub fn name(self) -> &'static str {
@@ -40,6 +42,7 @@ impl Source {
             Source::Local => "local",
             Source::Connected => "connected",
             Source::Static => "static",
+            Source::Kernel => "kernel",
             Source::Learned => "learned",
             Source::Neighbor => "neighbor",
         }
@@ -59,6 +62,8 @@ pub enum RouteAction {
     Prohibit,
     /// Discards it with ICMP "host unreachable".
     Unreachable,
+    /// It is for this system itself: an address that no interface of the router has (a loopback address).
+    Local,
 }
 
 impl RouteAction {

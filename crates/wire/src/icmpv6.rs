@@ -1,5 +1,11 @@
 //! ICMPv6 (RFC 4443). Messages begin with [`crate::icmp::IcmpHeader`].
 
+/// Multicast listener query (RFC 2710 3.1).
+pub const MLD_QUERY: u8 = 130;
+/// Multicast listener done (RFC 2710 3.1).
+pub const MLD_DONE: u8 = 132;
+/// Version 2 multicast listener report (RFC 3810 5.2).
+pub const MLD2_REPORT: u8 = 143;
 /// Type: destination unreachable.
 pub const UNREACHABLE: u8 = 1;
 /// Type: packet too big.

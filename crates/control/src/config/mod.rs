@@ -2,7 +2,7 @@
 //! the engine's desired state.
 //!
 //! One file per section, which decodes and validates it: [`dpdk`] with [`eal_args`], [`workers`], [`ports`], [`interfaces`], [`routes`]
-//! with [`resolve`], [`ribs`], [`neighbors`], [`api`]. [`decode`] is what they are written with. Nothing stops at the
+//! with [`resolve`], [`ribs`], [`neighbors`], [`linux`], [`api`]. [`decode`] is what they are written with. Nothing stops at the
 //! first problem: one run reports all of them. The order of sections and keys never matters.
 
 mod api;
@@ -10,6 +10,7 @@ mod decode;
 mod dpdk;
 mod eal_args;
 mod interfaces;
+mod linux;
 mod neighbors;
 mod ports;
 mod problem;
@@ -140,6 +141,7 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
     let dpdk = root.take("dpdk");
     let api = root.take("api");
     let router = root.take("router");
+    let linux = root.take("linux");
     let workers = workers::read(tables(&mut root, "worker"), source, host);
     let ports = ports::read(tables(&mut root, "port"), source, &workers);
     let interfaces = interfaces::read(tables(&mut root, "interface"), source, &ports);
@@ -148,6 +150,16 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
     let tables_at = raw_ribs.last().map(|s| s.at);
     let raw_neighbors = tables(&mut root, "neighbor");
     root.finish();
+    let linux = linux::read(linux, source);
+    for name in
+        interfaces.iter().map(|i| &i.spec.name).filter(|n| linux.is_some() && !linux::can_name_a_tap(n))
+    {
+        source.problem(
+            0,
+            "linux",
+            format!("interface `{name}` has a name of over 15 bytes, which no tap in Linux can have"),
+        );
+    }
 
     let dpdk = dpdk::read(dpdk, source, host, &workers, &ports);
     let net = resolve::Network::new(&interfaces);
@@ -171,6 +183,7 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
             interfaces: interfaces.into_iter().map(|i| i.spec).collect(),
             routes,
             neighbors,
+            linux,
         },
         warnings: Vec::new(),
     }

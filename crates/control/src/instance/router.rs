@@ -133,6 +133,7 @@ fn route<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, view: RouteVi
             RouteAction::Blackhole => ("blackhole", Vec::new()),
             RouteAction::Prohibit => ("prohibit", Vec::new()),
             RouteAction::Unreachable => ("unreachable", Vec::new()),
+            RouteAction::Local => ("local", Vec::new()),
         },
     };
     let taken = |p: &PathView| Path {

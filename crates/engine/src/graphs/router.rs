@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use linerate_pipeline::graph::{GraphDescription, GraphError};
-use linerate_pipeline::{Cx, Graph, HeapPacket, Packet};
-use linerate_router::graph::{Events, Parts, assemble};
+use linerate_pipeline::{Cx, Graph, HeapPacket, IfIndex, Packet};
+use linerate_router::graph::{Events, Parts, PuntParts, assemble};
 use linerate_router::naive::NaiveFib;
 use linerate_router::neighbor::NeighborOptions;
 use linerate_router::nodes::resolve::HoldLimits;
 use linerate_router::nodes::{EventSink, solicit};
+use linerate_router::punt::{PuntClass, PuntCounters, PuntRates, PuntSink};
 use linerate_router::{Plane, Probe, Router, RouterError, RouterEvent};
 use linerate_tables::fib::{Fib, Lookup};
 use linerate_tables::qsbr::Domain;
@@ -30,6 +31,10 @@ const PROBES_WAITING: usize = 1 << 17;
 /// Probes sent per tick at most, so that a flood of them does not hold packets up.
 const PROBES_PER_TICK: usize = 32;
 
+/// Packets that may wait for Linux, of urgent classes and of the others each: what comes at line rate in the millisecond
+/// between two looks, within the rates of the classes.
+const PUNTS: usize = 1024;
+
 /// What all workers of a router have in common.
 #[derive(Clone)]
 pub struct RouterParts<R4, R6> {
@@ -39,6 +44,8 @@ pub struct RouterParts<R4, R6> {
     pub seed: u64,
     /// ICMP errors each worker sends per second at most.
     pub icmp_errors_per_second: u32,
+    /// How much of each kind goes up to Linux; `None`: there is no way there.
+    pub punt: Option<PuntRates>,
 }
 
 /// One worker's graph and the ends of its queues.
@@ -49,6 +56,48 @@ pub struct RouterGraph<P: Packet> {
     pub on_tick: OnTick<P>,
     /// Control's end.
     pub line: RouterLine,
+    /// The packets for Linux, where there is a way there.
+    pub punt: Option<PuntLine<P>>,
+}
+
+/// A packet on its way to Linux, and the interface it came in by.
+pub type Punted<P> = (P, IfIndex);
+
+/// The far end of one worker's queues of packets for Linux.
+pub struct PuntLine<P> {
+    urgent: Consumer<Punted<P>>,
+    other: Consumer<Punted<P>>,
+    /// What the worker counted.
+    pub counters: PuntCounters,
+}
+
+impl<P> PuntLine<P> {
+    /// The next packet; those of urgent classes first.
+    pub fn next(&mut self) -> Option<Punted<P>> {
+        self.urgent.pop().or_else(|_| self.other.pop()).ok()
+    }
+}
+
+/// The worker's end.
+struct PuntQueues<P> {
+    urgent: Producer<Punted<P>>,
+    other: Producer<Punted<P>>,
+}
+
+impl<P: Packet> PuntSink<P> for PuntQueues<P> {
+    fn put(&mut self, packet: P, interface: IfIndex, class: PuntClass) -> Result<(), P> {
+        let queue = if class.is_urgent() { &mut self.urgent } else { &mut self.other };
+        queue.push((packet, interface)).map_err(|rtrb::PushError::Full((packet, _))| packet)
+    }
+}
+
+fn punt_queues<P: Packet>(rates: PuntRates) -> (PuntParts<P>, PuntLine<P>) {
+    let (urgent, urgent_rx) = RingBuffer::new(PUNTS);
+    let (other, other_rx) = RingBuffer::new(PUNTS);
+    let counters = PuntCounters::default();
+    let sink = Box::new(PuntQueues { urgent, other });
+    let line = PuntLine { urgent: urgent_rx, other: other_rx, counters: counters.clone() };
+    (PuntParts { rates, counters, sink }, line)
 }
 
 /// Control's end of the queues of one worker.
@@ -77,12 +126,14 @@ where
     let (arp, arp_rx) = sink(&lost);
     let (nd, nd_rx) = sink(&lost);
     let (resolve, resolve_rx) = sink(&lost);
+    let (punt, punt_line) = parts.punt.map(punt_queues).unzip();
     let graph = assemble(Parts {
         plane: parts.plane.clone(),
         seed: parts.seed,
         icmp_errors_per_second: parts.icmp_errors_per_second,
         hold: HoldLimits::default(),
         events: Events { arp, nd, resolve },
+        punt,
     })?;
     let (probes, mut probes_rx) = RingBuffer::<Probe>::new(PROBES);
     let (mut interfaces, next_hops) = (parts.plane.interfaces.clone(), parts.plane.next_hops.clone());
@@ -93,7 +144,7 @@ where
         }
     };
     let line = RouterLine { events: [resolve_rx, arp_rx, nd_rx], probes, lost };
-    Ok(RouterGraph { graph, on_tick: Box::new(on_tick), line })
+    Ok(RouterGraph { graph, on_tick: Box::new(on_tick), line, punt: punt_line })
 }
 
 /// Timers and bounds of the neighbour table for a router whose probes go by [`RouterLines`].
@@ -116,7 +167,8 @@ pub enum DescriptionError {
 pub fn description() -> Result<Arc<GraphDescription>, DescriptionError> {
     let (fib4, fib6) = (NaiveFib::<u32>::default(), NaiveFib::<u128>::default());
     let router = Router::new(Domain::new(), fib4, fib6, NeighborOptions::default())?;
-    let parts = RouterParts { plane: router.plane(), seed: 0, icmp_errors_per_second: 0 };
+    let punt = Some(PuntRates::default());
+    let parts = RouterParts { plane: router.plane(), seed: 0, icmp_errors_per_second: 0, punt };
     Ok(graph::<HeapPacket, _, _>(&parts)?.graph.describe())
 }
 
@@ -242,7 +294,7 @@ mod tests {
         };
         let routes = (0..GATEWAYS).map(route).collect();
         router.apply(0, RouterConfig { interfaces, routes, neighbors: Vec::new() }).unwrap();
-        let parts = RouterParts { plane: router.plane(), seed: 0, icmp_errors_per_second: 0 };
+        let parts = RouterParts { plane: router.plane(), seed: 0, icmp_errors_per_second: 0, punt: None };
         let RouterGraph { mut on_tick, line, .. } = graph::<HeapPacket, _, _>(&parts).unwrap();
         let mut lines = RouterLines::default();
         lines.add(line);

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use linerate_dpdk::{
@@ -24,6 +24,7 @@ use super::{Product, Shared, device, place};
 use crate::clock::Clock;
 use crate::desired::{Desired, MemorySpec};
 use crate::graphs;
+use crate::host::{Linux, Parts};
 use crate::workers::{Common, OnTick, RxSlot, WorkerSetup, WorkerView, Workers};
 
 /// Packets that a ring between two workers holds: what arrives at 20 million packets per second while a worker wakes
@@ -87,10 +88,36 @@ pub(super) fn run(
             return Ok(());
         }
     };
+    let linux = match join_linux(desired, &shared) {
+        Ok(linux) => linux,
+        Err(error) => {
+            let _ = take_down(eal, &shared);
+            let _ = started.send(Err(error));
+            return Ok(());
+        }
+    };
     if started.send(Ok(shared.clone())).is_ok() {
         watch(&shared, orders);
     }
+    // Its threads hold packets and give them to workers.
+    drop(linux);
     take_down(eal, &shared)
+}
+
+/// Joins the router to Linux, where that is wanted.
+fn join_linux(desired: &Desired, shared: &Arc<Shared>) -> Result<Option<Linux>, StartError> {
+    let (Some(spec), Some(&pool)) = (&desired.linux, shared.pools.first()) else { return Ok(None) };
+    let Some(punts) = shared.with_router(|half, _| half.take_punts()) else { return Ok(None) };
+    let parts = Parts {
+        spec: spec.clone(),
+        pool,
+        punts,
+        rings: shared.workers.take_host_rings(),
+        statics: router::neighbors(desired)?,
+    };
+    let linux = Linux::start(shared, parts)?;
+    let _ = shared.linux.set(linux.view.clone());
+    Ok(Some(linux))
 }
 
 /// Starts DPDK, on the control CPU.
@@ -159,6 +186,7 @@ fn bring_up(
         domain,
         ring_capacity: RING,
         shared_cpu: checked.one_cpu,
+        host_rings: desired.linux.is_some(),
         on_thread: Arc::new(|_| match register_worker_thread() {
             Ok(registration) => Ok(Box::new(registration)),
             Err(error) => Err(error.to_string()),
@@ -173,6 +201,7 @@ fn bring_up(
         pools: pools.all(),
         peers: Mutex::new(peers),
         clock,
+        linux: OnceLock::new(),
     })
 }
 

@@ -51,6 +51,9 @@ pub enum StartError {
     /// The router refuses its configuration.
     #[error(transparent)]
     Router(#[from] RouterError),
+    /// Linux cannot be joined.
+    #[error(transparent)]
+    Linux(#[from] crate::host::HostError),
     /// A graph cannot be put together.
     #[error(transparent)]
     Graph(#[from] GraphError),

@@ -36,7 +36,7 @@ pub mod status;
 
 use std::collections::HashMap;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use linerate_dpdk::{Mbuf, Pool};
@@ -45,13 +45,14 @@ use linerate_pipeline::{DropReason, PortId};
 
 use crate::clock::Clock;
 use crate::desired::Desired;
+use crate::host::LinuxView;
 use crate::workers::{MoveError, Moved, QueuePlace, WorkerView, Workers};
 use control::Order;
 pub use error::{StartError, StopError};
 pub use ports::Peer;
-use ports::PortState;
+pub(crate) use ports::PortState;
 pub use router::Router;
-use router::RouterHalf;
+pub(crate) use router::RouterHalf;
 use status::{DropCount, Load, PoolStatus, PortStatus};
 
 /// Which graph the workers run.
@@ -74,14 +75,16 @@ pub struct Instance {
 }
 
 /// What the control thread and callers share.
-struct Shared {
+pub(crate) struct Shared {
     workers: Workers<Mbuf>,
-    ports: Vec<PortState>,
+    pub(crate) ports: Vec<PortState>,
     router: Mutex<Option<RouterHalf>>,
     pools: Vec<&'static Pool>,
     peers: Mutex<HashMap<String, Peer>>,
     loads: Mutex<Vec<Load>>,
     clock: Clock,
+    /// The join to Linux, once it stands.
+    linux: OnceLock<LinuxView>,
 }
 
 impl Instance {
@@ -174,6 +177,11 @@ impl Instance {
         half.as_mut().map(|half| f(&mut half.router, self.shared.clock.now()))
     }
 
+    /// The join to Linux; `None` where there is none.
+    pub fn linux(&self) -> Option<&LinuxView> {
+        self.shared.linux.get()
+    }
+
     /// Events that workers could not tell control for want of room in the queues between them. Neighbour resolution
     /// survives that: it asks again.
     pub fn lost_events(&self) -> u64 {
@@ -224,6 +232,11 @@ impl Instance {
 }
 
 impl Shared {
+    /// Asks or changes the router's control half, with the time now.
+    pub(crate) fn with_router<T>(&self, f: impl FnOnce(&mut RouterHalf, u64) -> T) -> Option<T> {
+        self.router().as_mut().map(|half| f(half, self.clock.now()))
+    }
+
     fn router(&self) -> MutexGuard<'_, Option<RouterHalf>> {
         self.router.lock().unwrap_or_else(PoisonError::into_inner)
     }

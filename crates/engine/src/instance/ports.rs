@@ -84,7 +84,7 @@ impl Pools {
 }
 
 /// A port that runs.
-pub(super) struct PortState {
+pub(crate) struct PortState {
     spec: PortSpec,
     mac: [u8; 6],
     mtu: u16,
@@ -169,7 +169,7 @@ impl PortState {
     }
 
     /// Whether the link is up; a device that cannot tell counts as up.
-    pub(super) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.port().as_ref().is_some_and(|p| p.link().map_or(true, |l| l.up))
     }
 
@@ -209,7 +209,7 @@ impl PortState {
 
     /// Receives frames for one more station address. A device that cannot filter for several is asked for all frames;
     /// one that cannot do that either delivers all anyway (software devices).
-    pub(super) fn accept(&self, mac: [u8; 6]) {
+    pub(crate) fn accept(&self, mac: [u8; 6]) {
         if mac != self.mac
             && let Some(port) = self.port().as_mut()
             && port.add_mac(mac).is_err()

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use linerate_dpdk::Mbuf;
 use linerate_pipeline::interface::InterfaceTable;
 use linerate_pipeline::{IfIndex, Interface, PortId};
@@ -15,17 +16,22 @@ use super::check::MAX_MTU;
 use super::error::StartError;
 use super::ports::PortState;
 use crate::desired::{self, Desired};
-use crate::graphs::router::{RouterGraph, RouterLines, RouterParts, graph, neighbor_options};
+use crate::graphs::router::{PuntLine, RouterGraph, RouterLines, RouterParts, graph, neighbor_options};
+use crate::host::View;
 
 /// The router of an instance, control half.
 pub type Router = linerate_router::Router<Ip4Fib, Ip6Fib>;
 
 /// The router and its lines to the workers.
-pub(super) struct RouterHalf {
-    pub(super) router: Router,
+pub(crate) struct RouterHalf {
+    pub(crate) router: Router,
     lines: RouterLines,
     /// Administrative state of each interface: the router wants it combined with the link's.
     admin_up: Vec<bool>,
+    /// Whether each port has link.
+    port_up: Vec<bool>,
+    /// The ways of packets to Linux, one a worker, until they are taken.
+    punts: Vec<PuntLine<Mbuf>>,
 }
 
 impl RouterHalf {
@@ -51,6 +57,8 @@ impl RouterHalf {
             router,
             lines: RouterLines::default(),
             admin_up: desired.interfaces.iter().map(|i| i.up).collect(),
+            port_up: ports.iter().map(PortState::is_up).collect(),
+            punts: Vec::new(),
         })
     }
 
@@ -60,9 +68,11 @@ impl RouterHalf {
             plane: self.router.plane(),
             seed,
             icmp_errors_per_second: desired.icmp_errors_per_second,
+            punt: desired.linux.as_ref().map(|l| l.punt),
         };
-        let RouterGraph { graph, on_tick, line } = graph::<Mbuf, _, _>(&parts)?;
+        let RouterGraph { graph, on_tick, line, punt } = graph::<Mbuf, _, _>(&parts)?;
         self.lines.add(line);
+        self.punts.extend(punt);
         Ok((graph, on_tick))
     }
 
@@ -73,11 +83,66 @@ impl RouterHalf {
 
     /// A port's link went up or down: so do its interfaces.
     pub(super) fn set_link(&mut self, now: u64, port: PortId, up: bool) {
+        if let Some(known) = self.port_up.get_mut(usize::from(port)) {
+            *known = up;
+        }
         let of = self.router.interfaces().iter().filter(|(_, i)| i.port == port).map(|(i, _)| i);
         let admin = |index: &IfIndex| self.admin_up.get(usize::from(*index)).copied().unwrap_or(true);
         let states: Vec<(IfIndex, bool)> = of.map(|index| (index, up && admin(&index))).collect();
         // Interfaces that exist can always change state; what is full stays full.
         let _ = self.router.set_links(now, states);
+    }
+
+    /// The ways of packets to Linux, one a worker: once.
+    pub(crate) fn take_punts(&mut self) -> Vec<PuntLine<Mbuf>> {
+        std::mem::take(&mut self.punts)
+    }
+
+    /// Whether an interface is up as far as its administrator is concerned.
+    pub(crate) fn is_admin_up(&self, interface: IfIndex) -> bool {
+        self.admin_up.get(usize::from(interface)).copied().unwrap_or(true)
+    }
+
+    /// Interfaces become what Linux has them be: addresses, MAC address, MTU, up or down.
+    pub(crate) fn follow(
+        &mut self,
+        now: u64,
+        ports: &[PortState],
+        changed: &[(IfIndex, View)],
+    ) -> Result<(), RouterError> {
+        let mut all: Vec<(IfIndex, Interface)> =
+            self.router.interfaces().iter().map(|(i, f)| (i, f.clone())).collect();
+        for (index, view) in changed {
+            let Some((_, interface)) = all.iter_mut().find(|(i, _)| i == index) else { continue };
+            let port = usize::from(interface.port);
+            if let Some(admin) = self.admin_up.get_mut(usize::from(*index)) {
+                *admin = view.up;
+            }
+            let mac = view.mac.unwrap_or(interface.mac);
+            let most = ports.get(port).map_or(MAX_MTU, PortState::mtu);
+            let mtu = u16::try_from(view.mtu).unwrap_or(u16::MAX).min(most);
+            if let (Some(port), true) = (ports.get(port), mac != interface.mac) {
+                port.accept(mac);
+            }
+            for other in &view.virtuals {
+                if let Some(port) = ports.get(port) {
+                    port.accept(other.mac);
+                }
+            }
+            // The networks are the interface's own already.
+            let hosts = view.virtuals.iter().flat_map(|v| &v.addresses).map(|a| IpNet::from(*a));
+            let known = |a: &IpNet| view.addresses.iter().any(|b| b.addr() == a.addr());
+            let addresses: Vec<IpNet> =
+                view.addresses.iter().copied().chain(hosts.filter(|a| !known(a))).collect();
+            *interface = Interface {
+                virtuals: view.virtuals.clone(),
+                vlan: interface.vlan,
+                inner_vlan: interface.inner_vlan,
+                up: view.up && self.port_up.get(port).copied().unwrap_or(false),
+                ..Interface::new(&interface.name, interface.port, mac, mtu, &addresses)
+            };
+        }
+        self.router.set_interfaces(now, all)
     }
 
     /// Events that workers could not deliver: neighbour resolution asks again.
@@ -109,10 +174,7 @@ struct Found {
 
 /// The desired state in the router's terms: names become indices. `found` tells of a port by its position.
 fn config(desired: &Desired, found: impl Fn(usize) -> Option<Found>) -> Result<RouterConfig, StartError> {
-    let index = |name: &str| {
-        let at = desired.interfaces.iter().position(|i| i.name == name);
-        at.map(|i| i as IfIndex).ok_or_else(|| StartError::NoInterface(name.into()))
-    };
+    let index = |name: &str| index_of(desired, name);
     let mut interfaces = Vec::new();
     for (at, spec) in desired.interfaces.iter().enumerate() {
         let port = desired.ports.iter().position(|p| p.name == spec.port);
@@ -128,11 +190,7 @@ fn config(desired: &Desired, found: impl Fn(usize) -> Option<Found>) -> Result<R
         };
         interfaces.push((at as IfIndex, interface));
     }
-    let neighbors = desired
-        .neighbors
-        .iter()
-        .map(|n| Ok(StaticNeighbor { interface: index(&n.interface)?, address: n.address, mac: n.mac }))
-        .collect::<Result<_, StartError>>()?;
+    let neighbors = neighbors(desired)?;
     // Routes of a table share their actions: each is translated once.
     let mut known: HashMap<*const desired::RouteAction, Arc<RouteAction>> = HashMap::new();
     let mut routes = Vec::with_capacity(desired.routes.len());
@@ -148,6 +206,19 @@ fn config(desired: &Desired, found: impl Fn(usize) -> Option<Found>) -> Result<R
         routes.push((route.prefix, action));
     }
     Ok(RouterConfig { interfaces, routes, neighbors })
+}
+
+/// The static neighbours of the configuration.
+pub(super) fn neighbors(desired: &Desired) -> Result<Vec<StaticNeighbor>, StartError> {
+    let of = |n: &desired::NeighborSpec| {
+        Ok(StaticNeighbor { interface: index_of(desired, &n.interface)?, address: n.address, mac: n.mac })
+    };
+    desired.neighbors.iter().map(of).collect()
+}
+
+fn index_of(desired: &Desired, name: &str) -> Result<IfIndex, StartError> {
+    let at = desired.interfaces.iter().position(|i| i.name == name);
+    at.map(|i| i as IfIndex).ok_or_else(|| StartError::NoInterface(name.into()))
 }
 
 fn translate(

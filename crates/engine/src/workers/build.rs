@@ -13,10 +13,12 @@ use rtrb::RingBuffer;
 
 use super::command::{Arrivals, MAX_ARRIVALS, Stop};
 use super::idle::Idle;
-use super::ring::{Taker, Watch, ring};
+use super::ring::{Giver, Taker, Watch, ring};
 use super::worker::{Outbound, Pass, State, Worker};
 use super::{Command, Common, Ends, Line, QueuePlace, StartError, WorkerSetup, WorkerView, Workers};
 
+/// Packets of the host system that may wait for a worker.
+const HOST_RING: usize = 1024;
 /// Commands that may wait for one worker.
 const COMMANDS: usize = 16;
 /// Reports that can be outstanding: one per command, and one per queue expected.
@@ -36,7 +38,8 @@ pub(super) fn start<P: Packet>(
 ) -> Result<Workers<P>, StartError> {
     let mut rings: Vec<Rings<P>> = setups.iter().map(|_| Rings::new(setups.len())).collect();
     let mut buffers: Vec<TxBuffers<P>> = setups.iter().map(|_| TxBuffers::new()).collect();
-    join_transmit(&mut setups, &mut buffers, &mut rings, common.ring_capacity);
+    let owners = join_transmit(&mut setups, &mut buffers, &mut rings, common.ring_capacity);
+    let host = if common.host_rings { join_host(&owners, &mut rings) } else { Vec::new() };
     join_spread(&setups, &mut rings, common.ring_capacity)?;
     let queues = setups.iter().map(|s| s.rx.len()).sum();
     let mut lines = Vec::new();
@@ -131,6 +134,7 @@ pub(super) fn start<P: Packet>(
             ends: Mutex::new(Ends { lines, places, stopped: false }),
             hops: Mutex::new(hops),
             longest_gap: AtomicU64::new(0),
+            host: Mutex::new(host),
         }),
     }
 }
@@ -171,7 +175,7 @@ fn join_transmit<P: Packet>(
     buffers: &mut [TxBuffers<P>],
     rings: &mut [Rings<P>],
     capacity: usize,
-) {
+) -> Vec<Vec<usize>> {
     let mut owners: Vec<Vec<usize>> = vec![Vec::new(); MAX_PORTS];
     for (id, setup) in setups.iter_mut().enumerate() {
         for (port, queue) in setup.tx.drain(..) {
@@ -190,6 +194,18 @@ fn join_transmit<P: Packet>(
             rings[owners[id % owners.len()]].to_send.push((port, taker));
         }
     }
+    owners
+}
+
+/// A ring into each port from outside the workers: what the host system sends. It ends at the first worker with a transmit
+/// queue of the port.
+fn join_host<P: Packet>(owners: &[Vec<usize>], rings: &mut [Rings<P>]) -> Vec<Option<Giver<P>>> {
+    let of = |(port, owners): (usize, &Vec<usize>)| {
+        let (giver, taker, _) = ring(HOST_RING);
+        rings[*owners.first()?].to_send.push((port as PortId, taker));
+        Some(giver)
+    };
+    owners.iter().enumerate().map(of).collect()
 }
 
 /// Joins every worker with every worker that some port is spread over: a queue can move to any of them.

@@ -86,6 +86,8 @@ pub struct Common {
     pub ring_capacity: usize,
     /// Workers share their CPU with threads that must make progress too: yield instead of spinning.
     pub shared_cpu: bool,
+    /// There are rings from outside the workers into each port ([`Workers::take_host_rings`]).
+    pub host_rings: bool,
     /// Called on each worker's thread.
     pub on_thread: Arc<OnThread>,
 }
@@ -197,6 +199,8 @@ pub struct Workers<P: Packet> {
     ends: Mutex<Ends<P>>,
     hops: Mutex<Vec<Consumer<Hop>>>,
     longest_gap: AtomicU64,
+    /// Rings into each port from outside, until they are taken.
+    host: Mutex<Vec<Option<ring::Giver<P>>>>,
 }
 
 /// What only one control thread at a time may use.
@@ -278,6 +282,12 @@ impl<P: Packet> Workers<P> {
         let gap = self.clock.nanoseconds(gap);
         self.longest_gap.fetch_max(gap, Ordering::Relaxed);
         Ok(Moved { from, to, gap })
+    }
+
+    /// Rings for packets that the host system sends, by port; once. Whoever has them must be done with them before the
+    /// workers are stopped.
+    pub fn take_host_rings(&self) -> Vec<Option<ring::Giver<P>>> {
+        std::mem::take(&mut *self.host.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Tells all workers whether a port's link is up.

@@ -107,6 +107,7 @@ pub fn common(ring_capacity: usize) -> Common {
         domain: Domain::new(),
         ring_capacity,
         shared_cpu: false,
+        host_rings: false,
         on_thread: Arc::new(|_| Ok(Box::new(()))),
     }
 }

@@ -218,8 +218,12 @@ impl Bench {
         for (i, (name, routes)) in tables.iter().enumerate() {
             let domain = Domain::new();
             let mut router = router(domain.clone(), A::routes(routes))?;
-            let parts =
-                router_graph::RouterParts { plane: router.plane(), seed: 7, icmp_errors_per_second: 10 };
+            let parts = router_graph::RouterParts {
+                plane: router.plane(),
+                seed: 7,
+                icmp_errors_per_second: 10,
+                punt: None,
+            };
             let built = router_graph::graph(&parts)?;
             contenders.push(self.contender(name, &pair, i + 1, domain, built.graph)?);
             router.tick(self.clock.now());
@@ -278,6 +282,7 @@ impl Bench {
             domain,
             ring_capacity: 64,
             shared_cpu: false,
+            host_rings: false,
             on_thread: Arc::new(|_| match register_worker_thread() {
                 Ok(guard) => Ok(Box::new(guard) as _),
                 Err(e) => Err(e.to_string()),

@@ -92,6 +92,7 @@ pub(crate) fn start(
         domain: Domain::new(),
         ring_capacity: 64,
         shared_cpu: cpu.is_none(),
+        host_rings: false,
         on_thread: Arc::new(|_| match register_worker_thread() {
             Ok(guard) => Ok(Box::new(guard) as _),
             Err(e) => Err(e.to_string()),

@@ -52,6 +52,7 @@ pub(crate) fn start(
         interfaces: plan::interfaces(),
         routes,
         neighbors: plan::neighbors(),
+        linux: None,
         icmp_errors_per_second: 100,
     };
     let begin = Instant::now();

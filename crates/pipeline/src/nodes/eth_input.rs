@@ -108,13 +108,15 @@ impl<P: Packet> Node<P> for EthInput {
 }
 
 /// What a frame looks like that came in untagged by a port and is for this system: to the address of the port's untagged
-/// interface, which is up, from a unicast source.
+/// interface, which is up, or of a virtual router there, from a unicast source.
 #[derive(Clone, Copy, Debug)]
 pub struct ToUs {
     port: PortId,
     interface: IfIndex,
     /// Destination MAC in the low 48 bits; the group bit of the source, bit 48, is clear.
     address: u64,
+    /// The same of the first virtual router there; that of the interface where there is none.
+    other: u64,
 }
 
 /// Destination address, and the group bit of the source.
@@ -124,21 +126,20 @@ impl ToUs {
     /// For frames that came in by `port`.
     pub fn new(table: &InterfaceTable, port: PortId) -> Self {
         let interface = table.untagged(port);
-        let address = match table.get(interface) {
-            Some(i) if i.up => {
-                let [a, b, c, d, e, f] = i.mac;
-                u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
-            }
+        let word = |[a, b, c, d, e, f]: [u8; 6]| u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+        let (address, other) = match table.get(interface) {
+            Some(i) if i.up => (word(i.mac), word(i.virtuals.first().map_or(i.mac, |v| v.mac))),
             // Outside the mask: never matches.
-            _ => u64::MAX,
+            _ => (u64::MAX, u64::MAX),
         };
-        ToUs { port, interface, address }
+        ToUs { port, interface, address, other }
     }
 
     /// Whether a frame is such a one. `first`: its first eight bytes, the first in the lowest bits.
     #[inline(always)]
     pub fn frame(&self, first: u64, rx_port: PortId) -> bool {
-        (first & ADDRESS_MASK == self.address) & (rx_port == self.port)
+        let to = first & ADDRESS_MASK;
+        ((to == self.address) | (to == self.other)) & (rx_port == self.port)
     }
 
     /// The ethertype of such a frame; `None` for any other.
@@ -193,7 +194,7 @@ fn classify<P: Packet>(table: &InterfaceTable, packet: &mut P) -> EthInputExit {
     }
     if eth::is_group(header.dst) {
         meta.flags |= flags::L2_MULTICAST;
-    } else if header.dst != interface.mac {
+    } else if !interface.accepts(header.dst) {
         return EthInputExit::NotForUs;
     }
     match ethertype {

@@ -17,6 +17,9 @@ linerate_pipeline::exits! {
     pub enum ArpExit {
         /// The request has become the reply.
         Reply,
+        /// What it told was passed on, and Linux may want to hear it too: an answer to us, an announcement, or a claim to
+        /// one of our addresses.
+        Heard,
         /// What it told was passed on; the packet is used up.
         Consumed,
         /// It tells nothing that concerns this router.
@@ -82,7 +85,7 @@ impl Arp {
             let (address, mac) = (sender, heard.sender_mac);
             let kind = ArpKind::Other;
             (self.events)(RouterEvent::ArpSeen { interface: rx_if, address, mac, kind });
-            return ArpExit::Ignored;
+            return ArpExit::Heard;
         }
         let kind = classify(&heard, table, interface, sender, target);
         let answer = heard.operation.get() == arp::REQUEST && table.answers_ip4(interface, target);
@@ -96,11 +99,16 @@ impl Arp {
             });
         }
         if !answer {
-            return if kind.is_some() { ArpExit::Consumed } else { ArpExit::Ignored };
+            return match kind {
+                Some(ArpKind::Reply | ArpKind::Gratuitous) => ArpExit::Heard,
+                Some(_) => ArpExit::Consumed,
+                None => ArpExit::Ignored,
+            };
         }
-        let us = (interface.mac, heard.target_ip.get());
+        let mac = interface.mac_of(target.into());
+        let us = (mac, heard.target_ip.get());
         let reply = ArpPacket::new(arp::REPLY, us, (heard.sender_mac, heard.sender_ip.get()));
-        if !l2::readdress(packet, heard.sender_mac, rx_if, interface) {
+        if !l2::readdress(packet, heard.sender_mac, mac, rx_if, interface) {
             return ArpExit::Malformed;
         }
         if let Some(to) = ArpPacket::view_at_mut(packet.head_mut(), l3) {

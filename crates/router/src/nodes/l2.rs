@@ -46,14 +46,20 @@ fn keep_priority(head: &mut [u8], meta: &Meta, header_len: usize) {
 /// and `tx_port`. `false` where there is no Ethernet header to turn around.
 pub(super) fn turn<P: Packet>(packet: &mut P, index: IfIndex, interface: &Interface) -> bool {
     let Some(sender) = EthHeader::view(packet.head()).map(|e| e.src) else { return false };
-    readdress(packet, sender, index, interface)
+    readdress(packet, sender, interface.mac, index, interface)
 }
 
-/// As [`turn`], to another station on the same link.
-pub(super) fn readdress<P: Packet>(packet: &mut P, to: Mac, index: IfIndex, interface: &Interface) -> bool {
+/// As [`turn`], to another station on the same link, from an address of the interface's (its own, or a virtual router's).
+pub(super) fn readdress<P: Packet>(
+    packet: &mut P,
+    to: Mac,
+    from: Mac,
+    index: IfIndex,
+    interface: &Interface,
+) -> bool {
     let (head, meta) = packet.split_mut();
     let Some(e) = EthHeader::view_mut(head) else { return false };
-    (e.dst, e.src) = (to, interface.mac);
+    (e.dst, e.src) = (to, from);
     (meta.tx_if, meta.tx_port) = (index, interface.port);
     meta.flags |= flags::GENERATED;
     true

@@ -50,12 +50,15 @@ const TTL: u8 = 64;
 #[derive(Clone, Debug)]
 pub struct Local {
     interfaces: Interfaces,
+    /// There is a host system behind the exit [`LocalExit::Punt`]: it has sockets, and says what is due where it has none.
+    host: bool,
 }
 
 impl Local {
-    /// A node that answers for this table.
-    pub fn new(interfaces: Interfaces) -> Self {
-        Local { interfaces }
+    /// A node that answers for this table. `host`: what is no ping goes to the host system, which has sockets and
+    /// answers for ports that nothing listens to; otherwise this node says what is due.
+    pub fn new(interfaces: Interfaces, host: bool) -> Self {
+        Local { interfaces, host }
     }
 }
 
@@ -69,7 +72,7 @@ impl<P: Packet> Node<P> for Local {
                 eth::ETHERTYPE_IP4 => local4(packet, table),
                 _ => local6(packet, table),
             };
-            out.set(i, exit);
+            out.set(i, if self.host { for_host(exit) } else { exit });
         }
     }
 
@@ -78,6 +81,14 @@ impl<P: Packet> Node<P> for Local {
             eth::ETHERTYPE_IP4 => ip4_input::write_ip4(packet, f),
             _ => ip6_input::write_ip6(packet, f),
         }
+    }
+}
+
+/// What goes to a host system of what would end here without one.
+fn for_host(exit: LocalExit) -> LocalExit {
+    match exit {
+        LocalExit::Unreachable4 | LocalExit::Unreachable6 | LocalExit::IcmpOther => LocalExit::Punt,
+        other => other,
     }
 }
 

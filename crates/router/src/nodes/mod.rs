@@ -15,6 +15,7 @@ pub mod local;
 pub mod lookup;
 pub mod nd;
 mod payload;
+pub mod punt;
 pub mod resolve;
 pub mod solicit;
 

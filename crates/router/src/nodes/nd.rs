@@ -20,8 +20,8 @@ linerate_pipeline::exits! {
     pub enum NdExit {
         /// The solicitation has become the advertisement.
         Reply,
-        /// What it told was passed on; the packet is used up.
-        Consumed,
+        /// An advertisement: what it told was passed on, and Linux may want to hear it too.
+        Heard,
         /// Valid, and of no concern to this router.
         Ignored,
         /// Router solicitation, router advertisement or redirect.
@@ -103,8 +103,9 @@ impl Nd {
         };
         let mac = message.lla;
         (self.events)(RouterEvent::NdSeen { interface: meta.rx_if, address: target, mac, kind });
-        // Somebody else claims an address of ours: control counts it.
-        if interface.owns_ip6(target) { NdExit::Ignored } else { NdExit::Consumed }
+        // Somebody else may claim an address of ours: control counts that, and Linux, which may be about to use it,
+        // does duplicate address detection.
+        NdExit::Heard
     }
 }
 
@@ -181,12 +182,13 @@ fn answer<P: Packet>(
         (message.src, message.lla.unwrap_or(message.sender), nd::FLAG_SOLICITED)
     };
     let src = message.target;
+    let own_mac = interface.mac_of(Ipv6Addr::from(src).into());
     let reply = NeighborMessageWithMac::new(
         icmpv6::NEIGHBOR_ADVERTISEMENT,
         nd::FLAG_ROUTER | claim | solicited,
         src,
         nd::OPTION_TARGET_LLA,
-        interface.mac,
+        own_mac,
         &src,
         &dst,
     );
@@ -198,7 +200,7 @@ fn answer<P: Packet>(
     if (missing > 0 && packet.append(missing).is_none()) || packet.pull(wanted).is_none() {
         return NdExit::Unsendable;
     }
-    if !l2::readdress(packet, mac, index, interface) {
+    if !l2::readdress(packet, mac, own_mac, index, interface) {
         return NdExit::Malformed;
     }
     if let Some(to) = packet.head_mut().get_mut(l3..wanted) {

@@ -46,6 +46,7 @@ impl Rig {
             icmp_errors_per_second: ICMP_LIMIT,
             hold,
             events: Events { arp: sink(), nd: sink(), resolve: sink() },
+            punt: None,
         })?;
         let wire = Wire::default();
         let mut tx = TxBuffers::new();
