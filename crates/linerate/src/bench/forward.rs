@@ -120,7 +120,7 @@ fn prepared<A: Ip>(mut routes: Routes<A>) -> Routes<A> {
 }
 
 /// 16 neighbouring networks.
-fn few<A: Ip>(base: A, len: u8) -> Routes<A> {
+pub(super) fn few<A: Ip>(base: A, len: u8) -> Routes<A> {
     (0..16u64).filter_map(|i| Some((Prefix::new(base.step(len, i)?, len)?, 1 + i as u32))).collect()
 }
 
@@ -373,7 +373,10 @@ impl Contender {
         let views = self.workers.views();
         let lost = views.iter().flat_map(|v| &v.counters.ports).map(|p| p.dropped()).sum::<u64>();
         if lost > 0 || !self.workers.imbalance().is_empty() {
-            return Err(anyhow!("the worker of {} dropped {lost} packets; its figure would be wrong", self.name));
+            return Err(anyhow!(
+                "the worker of {} dropped {lost} packets; its figure would be wrong",
+                self.name
+            ));
         }
         Ok(())
     }
@@ -387,7 +390,7 @@ impl Contender {
 }
 
 /// How a family's routes are given to the router.
-trait Table: Ip {
+pub(super) trait Table: Ip {
     fn routes(routes: &Routes<Self>) -> Vec<(IpNet, Arc<RouteAction>)>;
 }
 
@@ -424,14 +427,17 @@ fn gateway6(n: u32) -> std::net::IpAddr {
 }
 
 /// By next hop: only their number matters to the choice of destinations.
-fn hops() -> Arc<[Hop]> {
+pub(super) fn hops() -> Arc<[Hop]> {
     (0..=NEXT_HOPS)
         .map(|n| Hop { port: (n % 2) as PortId, destination_mac: [2; 6], source_mac: [2; 6] })
         .collect()
 }
 
 /// A router between the two ports with 64 neighbours and these routes.
-fn router(domain: Domain, routes: Vec<(IpNet, Arc<RouteAction>)>) -> Result<Router<Ip4Fib, Ip6Fib>> {
+pub(super) fn router(
+    domain: Domain,
+    routes: Vec<(IpNet, Arc<RouteAction>)>,
+) -> Result<Router<Ip4Fib, Ip6Fib>> {
     let (fib4, fib6) = (Ip4Fib::new(&domain)?, Ip6Fib::new(&domain)?);
     let mut router = Router::new(domain, fib4, fib6, NeighborOptions::default())?;
     let interfaces = (0..2u32)
