@@ -10,6 +10,7 @@ use linerate_pipeline::{PortId, WorkerCounters};
 
 use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
+use crate::show::multicast::{MulticastQuery, MulticastRoutes};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::Router;
 use crate::show::routes::{RouteQuery, Routes};
@@ -30,6 +31,8 @@ pub trait Dataplane: Send + Sync + 'static {
     fn interfaces(&self) -> Vec<Interface>;
     /// Neighbours.
     fn neighbors(&self) -> Vec<Neighbor>;
+    /// Multicast routes. Refuses names that do not exist.
+    fn multicast_routes(&self, query: &MulticastQuery) -> Result<MulticastRoutes, Refused>;
     /// Figures of the router's control logic, those of workers left out.
     fn router(&self) -> Router;
     /// Forwarding tables.

@@ -67,6 +67,7 @@ fn desired(workers: usize) -> Desired {
     };
     let gateway = via("10.0.1.2");
     Desired {
+        multicast_routes: Vec::new(),
         linux: None,
         dpdk: DpdkSpec {
             file_prefix: format!("router-test-{}", std::process::id()),

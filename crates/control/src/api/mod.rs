@@ -87,6 +87,10 @@ pub(crate) mod test_views {
         show::Interfaces { interfaces: Fake::new().interfaces() }
     }
 
+    pub(crate) fn multicast_routes() -> show::MulticastRoutes {
+        Fake::new().multicast_routes(&Default::default()).unwrap()
+    }
+
     pub(crate) fn neighbors() -> show::Neighbors {
         show::Neighbors { neighbors: Fake::new().neighbors() }
     }

@@ -17,6 +17,7 @@ use super::sample::Rates;
 use super::server::App;
 use super::views;
 use crate::dataplane::{Dataplane, Refused};
+use crate::show::multicast::MulticastQuery;
 use crate::show::routes::{MAX_PAGE, RouteQuery};
 use crate::show::{self, MoveQueue, QueueMoved, TraceRequest};
 
@@ -31,7 +32,7 @@ const MAX_TRACE_WAIT: u64 = 5000;
 
 /// What there is, for those who ask for something else.
 const PATHS: &str = "/v1/ and status, ports, workers, queues, interfaces, neighbors, router, drops, graph, fib, routes, \
-                     queues/move or trace";
+                     multicast/routes, queues/move or trace";
 
 type Shared = State<Arc<App>>;
 
@@ -46,6 +47,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/v1/router", get(async |s: Shared| Json(views::router(s.plane.as_ref()))))
         .route("/v1/interfaces", get(interfaces))
         .route("/v1/neighbors", get(neighbors))
+        .route("/v1/multicast/routes", get(multicast_routes))
         .route("/v1/fib", get(async |s: Shared| Json(show::Fibs { fibs: s.plane.fibs() })))
         .route("/v1/routes", get(routes))
         .route("/v1/queues/move", post(move_queue))
@@ -162,6 +164,14 @@ async fn neighbors(State(app): Shared) -> Json<show::Neighbors> {
     let mut neighbors = app.plane.neighbors();
     neighbors.sort_by(|a, b| (&a.interface, a.address).cmp(&(&b.interface, b.address)));
     Json(show::Neighbors { neighbors })
+}
+
+async fn multicast_routes(
+    State(app): Shared,
+    query: Result<Query<MulticastQuery>, QueryRejection>,
+) -> Result<Json<show::MulticastRoutes>, ApiError> {
+    let Query(query) = query?;
+    Ok(Json(aside(move || app.plane.multicast_routes(&query)).await??))
 }
 
 async fn routes(

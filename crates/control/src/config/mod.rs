@@ -2,7 +2,7 @@
 //! the engine's desired state.
 //!
 //! One file per section, which decodes and validates it: [`dpdk`] with [`eal_args`], [`workers`], [`ports`], [`interfaces`], [`routes`]
-//! with [`resolve`], [`ribs`], [`neighbors`], [`linux`], [`api`]. [`decode`] is what they are written with. Nothing stops at the
+//! with [`resolve`], [`ribs`], [`neighbors`], [`multicast`], [`linux`], [`api`]. [`decode`] is what they are written with. Nothing stops at the
 //! first problem: one run reports all of them. The order of sections and keys never matters.
 
 mod api;
@@ -11,6 +11,7 @@ mod dpdk;
 mod eal_args;
 mod interfaces;
 mod linux;
+mod multicast;
 mod neighbors;
 mod ports;
 mod problem;
@@ -149,6 +150,7 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
     let raw_ribs = tables(&mut root, "rib");
     let tables_at = raw_ribs.last().map(|s| s.at);
     let raw_neighbors = tables(&mut root, "neighbor");
+    let raw_multicast = tables(&mut root, "multicast_route");
     root.finish();
     let linux = linux::read(linux, source);
     for name in
@@ -165,6 +167,7 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
     let net = resolve::Network::new(&interfaces);
     let (mut routes, net) = routes::read(raw_routes, source, net);
     let neighbors = neighbors::read(raw_neighbors, source, &net);
+    let multicast_routes = multicast::read(raw_multicast, source, &net);
     ribs::read(raw_ribs, source, &net, open, &mut routes);
     if let Err(limit) = check_routes(&routes, interfaces.len()) {
         source.problem(
@@ -183,6 +186,7 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
             interfaces: interfaces.into_iter().map(|i| i.spec).collect(),
             routes,
             neighbors,
+            multicast_routes,
             linux,
         },
         warnings: Vec::new(),

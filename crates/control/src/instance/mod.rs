@@ -1,5 +1,6 @@
 //! The engine's instance as the API sees it.
 
+mod multicast;
 mod router;
 
 use linerate_engine::desired::{Desired, InterfaceSpec};
@@ -12,6 +13,7 @@ use crate::api::mac;
 use crate::dataplane::{Dataplane, Moved, PortView, QueueView, Refused, WorkerView};
 use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
+use crate::show::multicast::{MulticastQuery, MulticastRoutes};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::Router;
 use crate::show::routes::{RouteQuery, Routes};
@@ -107,6 +109,12 @@ impl Dataplane for Running {
 
     fn neighbors(&self) -> Vec<Neighbor> {
         self.instance.with_router(|router, _| router::neighbors(router)).unwrap_or_default()
+    }
+
+    fn multicast_routes(&self, query: &MulticastQuery) -> Result<MulticastRoutes, Refused> {
+        self.instance
+            .with_router(|router, now| multicast::routes(router, query, now))
+            .unwrap_or_else(|| Ok(MulticastRoutes::default()))
     }
 
     fn router(&self) -> Router {

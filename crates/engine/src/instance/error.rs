@@ -51,6 +51,9 @@ pub enum StartError {
     /// The router refuses its configuration.
     #[error(transparent)]
     Router(#[from] RouterError),
+    /// The router refuses a multicast route.
+    #[error(transparent)]
+    Multicast(#[from] linerate_router::MrouteError),
     /// Linux cannot be joined.
     #[error(transparent)]
     Linux(#[from] crate::host::HostError),

@@ -7,7 +7,9 @@ use ipnet::IpNet;
 use linerate_dpdk::Mbuf;
 use linerate_pipeline::interface::InterfaceTable;
 use linerate_pipeline::{IfIndex, Interface, PortId};
-use linerate_router::{Path, RouteAction, RouterConfig, RouterError, StaticNeighbor};
+use linerate_router::{
+    Mroute, MrouteKey, MrouteOutput, Path, RouteAction, RouterConfig, RouterError, StaticNeighbor,
+};
 use linerate_tables::fib::ip4::Ip4Fib;
 use linerate_tables::fib::ip6::Ip6Fib;
 use linerate_tables::qsbr::Domain;
@@ -53,6 +55,7 @@ impl RouterHalf {
             }
         }
         router.apply(now, config)?;
+        router.set_static_mroutes(now, mroutes(desired)?)?;
         Ok(RouterHalf {
             router,
             lines: RouterLines::default(),
@@ -219,6 +222,24 @@ pub(super) fn neighbors(desired: &Desired) -> Result<Vec<StaticNeighbor>, StartE
 fn index_of(desired: &Desired, name: &str) -> Result<IfIndex, StartError> {
     let at = desired.interfaces.iter().position(|i| i.name == name);
     at.map(|i| i as IfIndex).ok_or_else(|| StartError::NoInterface(name.into()))
+}
+
+/// The static multicast routes in the router's terms.
+fn mroutes(desired: &Desired) -> Result<Vec<(MrouteKey, Mroute)>, StartError> {
+    let index = |name: &str| {
+        let at = desired.interfaces.iter().position(|i| i.name == name);
+        at.map(|i| i as IfIndex).ok_or_else(|| StartError::NoInterface(name.into()))
+    };
+    let route = |spec: &desired::MulticastRouteSpec| {
+        let output = |o: &desired::MulticastOutputSpec| {
+            Ok(MrouteOutput { interface: index(&o.interface)?, threshold: o.ttl_threshold })
+        };
+        let outputs = spec.outputs.iter().map(output).collect::<Result<_, StartError>>()?;
+        let key = MrouteKey { group: spec.group, source: spec.source };
+        key.check()?;
+        Ok((key, Mroute { input: index(&spec.input)?, outputs, to_host: false }))
+    };
+    desired.multicast_routes.iter().map(route).collect()
 }
 
 fn translate(

@@ -115,12 +115,11 @@ fn group<A: Ip + Table>(bench: &mut Bench, unicast: A, groups: A, len: u8, size:
     for (name, pair, n) in [("one stream", by_one, 1), ("many streams", by_many, MANY)] {
         let domain = Domain::new();
         let mut router = multicast_router(domain.clone())?;
-        for port in 0..2 {
-            for flow in streams(port, n) {
-                let key = MrouteKey { group: address(flow.destination), source: Some(source::<A>()) };
-                router.set_mroute(1, key, to_all(port))?;
-            }
-        }
+        let route = |(port, flow): (PortId, Flow<A>)| {
+            (MrouteKey { group: address(flow.destination), source: Some(source::<A>()) }, to_all(port))
+        };
+        let flows = (0..2).flat_map(|port| streams(port, n).into_iter().map(move |flow| (port, flow)));
+        router.set_static_mroutes(1, flows.map(route).collect())?;
         let built = router_graph::graph(&parts(&router))?;
         all.push((pair, 0, bench.contender(name, pair, 0, domain, built.graph)?));
         routers.push(router);

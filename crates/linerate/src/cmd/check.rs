@@ -51,5 +51,7 @@ pub(crate) fn summary(config: &Config) -> String {
         count(d.routes.len(), "route"),
         count(d.neighbors.len(), "static neighbour"),
     ];
-    format!("valid: {}", parts.join(", "))
+    let multicast = count(d.multicast_routes.len(), "multicast route");
+    let more = (!d.multicast_routes.is_empty()).then_some(multicast);
+    format!("valid: {}", parts.into_iter().chain(more).collect::<Vec<_>>().join(", "))
 }

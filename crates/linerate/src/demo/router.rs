@@ -52,6 +52,7 @@ pub(crate) fn start(
         interfaces: plan::interfaces(),
         routes,
         neighbors: plan::neighbors(),
+        multicast_routes: Vec::new(),
         linux: None,
         icmp_errors_per_second: 100,
     };
