@@ -2,7 +2,8 @@
 //!
 //! Built of many small immutable shards, each replaced as a whole like a [snapshot](crate::snapshot): a change copies the
 //! few keys of one shard and none of the values, whatever the size of the map. A worker never frees anything: the
-//! publisher keeps each replaced shard until no reader has it any more.
+//! publisher keeps each replaced shard until no reader has it any more. (The first lookup of a thread allocates `arc-swap`'s
+//! record of that thread, once.)
 
 use std::sync::Arc;
 
