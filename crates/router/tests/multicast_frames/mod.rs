@@ -12,7 +12,7 @@ use linerate_wire::ip6::Ip6Header;
 use zerocopy::IntoBytes;
 
 /// Interfaces of the testbed: port, tags, MTU.
-pub const OUT: [(PortId, &[u8], usize); 7] = [
+pub(crate) const OUT: [(PortId, &[u8], usize); 7] = [
     (0, &[], 1500),
     (1, &[], 1500),
     (1, &[0x81, 0, 0, 7], 1500),
@@ -22,16 +22,16 @@ pub const OUT: [(PortId, &[u8], usize); 7] = [
     (4, &[], 9216),
 ];
 
-pub fn key(source: &str, group: &str) -> MrouteKey {
+pub(crate) fn key(source: &str, group: &str) -> MrouteKey {
     MrouteKey { group: group.parse().unwrap(), source: (source != "*").then(|| source.parse().unwrap()) }
 }
 
-pub fn to(outputs: &[IfIndex]) -> Mroute {
+pub(crate) fn to(outputs: &[IfIndex]) -> Mroute {
     let output = |i: &IfIndex| MrouteOutput { interface: *i, threshold: 0 };
     Mroute { input: 0, outputs: outputs.iter().map(output).collect(), to_host: false }
 }
 
-pub fn bed(routes: &[(MrouteKey, Mroute)]) -> Testbed {
+pub(crate) fn bed(routes: &[(MrouteKey, Mroute)]) -> Testbed {
     let mut bed = Testbed::new().unwrap();
     for (key, route) in routes {
         bed.multicast.set(*key, MrouteOrigin::Static, Some(route.clone()));
@@ -40,7 +40,7 @@ pub fn bed(routes: &[(MrouteKey, Mroute)]) -> Testbed {
 }
 
 /// The link-layer address of a group, by the books (RFC 1112 6.4, RFC 2464 7).
-pub fn group_mac(group: IpAddr) -> [u8; 6] {
+pub(crate) fn group_mac(group: IpAddr) -> [u8; 6] {
     match group {
         IpAddr::V4(g) => {
             let [_, b, c, d] = g.octets();
@@ -54,7 +54,7 @@ pub fn group_mac(group: IpAddr) -> [u8; 6] {
 }
 
 /// A layer-3 packet to a group. `first` is the protocol or next header.
-pub fn l3(source: &str, group: &str, ttl: u8, first: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn l3(source: &str, group: &str, ttl: u8, first: u8, payload: &[u8]) -> Vec<u8> {
     match (source.parse().unwrap(), group.parse().unwrap()) {
         (IpAddr::V4(s), IpAddr::V4(g)) => {
             let mut h = Ip4Header::new(s.to_bits(), g.to_bits(), first, ttl, payload.len());
@@ -69,28 +69,28 @@ pub fn l3(source: &str, group: &str, ttl: u8, first: u8, payload: &[u8]) -> Vec<
     }
 }
 
-pub fn udp(source: &str, group: &str, ttl: u8, len: usize) -> Vec<u8> {
+pub(crate) fn udp(source: &str, group: &str, ttl: u8, len: usize) -> Vec<u8> {
     l3(source, group, ttl, ip4::UDP, &(0..len).map(|i| i as u8).collect::<Vec<_>>())
 }
 
-pub fn group_of(l3: &[u8]) -> IpAddr {
+pub(crate) fn group_of(l3: &[u8]) -> IpAddr {
     match l3[0] >> 4 {
         4 => IpAddr::from(<[u8; 4]>::try_from(&l3[16..20]).unwrap()),
         _ => IpAddr::from(<[u8; 16]>::try_from(&l3[24..40]).unwrap()),
     }
 }
 
-pub fn ethertype(l3: &[u8]) -> [u8; 2] {
+pub(crate) fn ethertype(l3: &[u8]) -> [u8; 2] {
     if l3[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] }
 }
 
 /// The frame that a packet came in.
-pub fn frame(tags: &[u8], l3: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(tags: &[u8], l3: &[u8]) -> Vec<u8> {
     [&group_mac(group_of(l3))[..], &[2, 0, 0, 0, 9, 0], tags, &ethertype(l3), l3].concat()
 }
 
 /// The frame that a packet leaves in by an interface, with one hop less.
-pub fn copy(l3: &[u8], out: IfIndex, priority: u8) -> Sent {
+pub(crate) fn copy(l3: &[u8], out: IfIndex, priority: u8) -> Sent {
     let (port, tags, _) = OUT[usize::from(out)];
     let mut tags = tags.to_vec();
     if let Some(tag) = tags.get_mut(2) {
@@ -113,7 +113,7 @@ pub fn copy(l3: &[u8], out: IfIndex, priority: u8) -> Sent {
     Sent { port, frame }
 }
 
-pub fn sorted(mut sent: Vec<Sent>) -> Vec<Sent> {
+pub(crate) fn sorted(mut sent: Vec<Sent>) -> Vec<Sent> {
     sent.sort_by(|a, b| (a.port, &a.frame).cmp(&(b.port, &b.frame)));
     sent
 }
