@@ -12,6 +12,7 @@ use crate::show::acls::{Acl, AclSample};
 use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
 use crate::show::linux::{Linux, Punt};
+use crate::show::multicast::{MulticastQuery, MulticastRoutes};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::Router;
 use crate::show::routes::{RouteQuery, Routes};
@@ -41,6 +42,8 @@ pub trait Dataplane: Send + Sync + 'static {
     fn linux(&self) -> Linux;
     /// Packets for Linux, by class.
     fn punt(&self) -> Punt;
+    /// Multicast routes. Refuses names that do not exist.
+    fn multicast_routes(&self, query: &MulticastQuery) -> Result<MulticastRoutes, Refused>;
     /// Figures of the router's control logic, those of workers left out.
     fn router(&self) -> Router;
     /// Forwarding tables.

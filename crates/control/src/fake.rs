@@ -12,6 +12,7 @@ use crate::show::acls::{Acl, AclRule, AclSample};
 use crate::show::fib::{Fib, SourceCount};
 use crate::show::interfaces::Interface;
 use crate::show::linux::{Class, Fault, Fpm, Linux, Punt, Tap};
+use crate::show::multicast::{MulticastOutput, MulticastQuery, MulticastRoute, MulticastRoutes};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::{LostFigures, NeighborFigures, Router, TableFigures};
 use crate::show::routes::{Path, Route, RouteQuery, Routes};
@@ -197,6 +198,30 @@ impl Dataplane for Fake {
             interface("wan0", "wan", None, &["198.18.0.1/24", "2001:db8:f::1/64"]),
             interface("lan0", "lan", Some(100), &["10.0.0.1/24"]),
         ]
+    }
+
+    fn multicast_routes(&self, query: &MulticastQuery) -> Result<MulticastRoutes, Refused> {
+        let output =
+            |interface: &str, ttl_threshold| MulticastOutput { interface: interface.into(), ttl_threshold };
+        let route = |source: Option<&str>, group: &str, outputs: Vec<MulticastOutput>| MulticastRoute {
+            source: source.map(|s| s.parse().unwrap()),
+            group: group.parse().unwrap(),
+            origin: if source.is_some() { "learned" } else { "static" }.into(),
+            input: "wan0".into(),
+            to_host: source.is_some() && outputs.len() == 1,
+            packets: 1_234_567 * outputs.len() as u64,
+            bytes: 1_604_937_100 * outputs.len() as u64,
+            wrong_interface: 3,
+            idle_seconds: outputs.first().map(|_| 12),
+            outputs,
+        };
+        let mut routes = vec![
+            route(None, "239.1.1.1", vec![]),
+            route(Some("198.18.0.9"), "239.1.1.1", vec![output("lan0", 0), output("lan0.7", 16)]),
+            route(Some("2001:db8:f::9"), "ff3e::1", vec![output("lan0", 0)]),
+        ];
+        routes.retain(|r| query.group.is_none_or(|g| g == r.group));
+        Ok(MulticastRoutes { routes, left_out: 0 })
     }
 
     fn neighbors(&self) -> Vec<Neighbor> {

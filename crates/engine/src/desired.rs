@@ -32,6 +32,8 @@ pub struct Desired {
     pub neighbors: Vec<NeighborSpec>,
     /// Access lists.
     pub acls: Vec<AclSpec>,
+    /// Static multicast routes.
+    pub multicast_routes: Vec<MulticastRouteSpec>,
     /// ICMP errors sent per second and worker at most (token bucket).
     pub icmp_errors_per_second: u32,
     /// How Linux takes part; `None`: the router stands alone.
@@ -265,4 +267,26 @@ pub struct NeighborSpec {
     pub address: IpAddr,
     /// Its MAC address.
     pub mac: [u8; 6],
+}
+
+/// A static multicast route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MulticastRouteSpec {
+    /// The sender; `None`: all that have no route of their own for the group.
+    pub source: Option<IpAddr>,
+    /// The group.
+    pub group: IpAddr,
+    /// Name of the interface that packets must come in by.
+    pub input: String,
+    /// Where copies go.
+    pub outputs: Vec<MulticastOutputSpec>,
+}
+
+/// An output of a static multicast route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MulticastOutputSpec {
+    /// Interface name.
+    pub interface: String,
+    /// Packets must come in with a TTL (hop limit) above this.
+    pub ttl_threshold: u8,
 }

@@ -72,6 +72,7 @@ fn desired(workers: usize) -> Desired {
     };
     let gateway = via("10.0.1.2");
     Desired {
+        multicast_routes: Vec::new(),
         linux: None,
         vrfs: Vec::new(),
         dpdk: DpdkSpec {

@@ -96,6 +96,12 @@ drop_reasons! {
     Ip6LinkLocalScope = "ip6_link_local_scope",
     /// An IPv6 multicast packet, and no multicast route wants it.
     Ip6MulticastUnrouted = "ip6_multicast_unrouted",
+    /// A multicast packet came in by another interface than the one its route says: a copy that went round (RPF check).
+    MulticastWrongInterface = "multicast_wrong_interface",
+    /// A multicast packet whose route has no output that is up.
+    MulticastNoOutput = "multicast_no_output",
+    /// A multicast packet for this router itself, of which there are more than it wants to see.
+    MulticastMemberLimit = "multicast_member_limit",
     /// An IPv6 extension header is malformed or cut off.
     Ip6BadExtension = "ip6_bad_extension",
     /// The access list for packets that come in by the interface denies it.

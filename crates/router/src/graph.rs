@@ -6,6 +6,8 @@ use linerate_pipeline::{DropReason, Graph, GraphBuilder, Packet};
 use linerate_tables::fib::Lookup;
 
 use crate::acl::AclLog;
+use crate::multicast::family::{Ip4, Ip6};
+use crate::multicast::node::{MulticastExit, MulticastNode};
 use crate::nodes::arp::{Arp, ArpExit};
 use crate::nodes::express::{Express, ExpressExit};
 use crate::nodes::icmp4_error::{Icmp4Error, Icmp4ErrorExit};
@@ -90,6 +92,8 @@ where
     let ip6_source = g.declare("ip6_source");
     let ip4_lookup = g.declare("ip4_lookup");
     let ip6_lookup = g.declare("ip6_lookup");
+    let ip4_multicast = g.declare("ip4_multicast");
+    let ip6_multicast = g.declare("ip6_multicast");
     let local = g.declare("local");
     let nd = g.declare("nd");
     let ip4_rewrite = g.declare("ip4_rewrite");
@@ -126,7 +130,7 @@ where
     g.define(ip4_input, Ip4Input::new(interfaces(), acls(), acl_log.clone()), |exit| match exit {
         Ip4InputExit::Unicast => ip4_lookup.into(),
         Ip4InputExit::CheckSource => ip4_source.into(),
-        Ip4InputExit::Multicast => host_or(DropReason::Ip4MulticastUnrouted),
+        Ip4InputExit::Multicast => ip4_multicast.into(),
         Ip4InputExit::Broadcast => host_or(DropReason::Ip4Broadcast),
         Ip4InputExit::TooShort => DropReason::Ip4TooShort.into(),
         Ip4InputExit::BadVersion => DropReason::Ip4BadVersion.into(),
@@ -149,7 +153,7 @@ where
         Ip6InputExit::Unicast => ip6_lookup.into(),
         Ip6InputExit::CheckSource => ip6_source.into(),
         Ip6InputExit::Local => local.into(),
-        Ip6InputExit::Multicast => host_or(DropReason::Ip6MulticastUnrouted),
+        Ip6InputExit::Multicast => ip6_multicast.into(),
         Ip6InputExit::TooShort => DropReason::Ip6TooShort.into(),
         Ip6InputExit::BadVersion => DropReason::Ip6BadVersion.into(),
         Ip6InputExit::BadPayloadLength => DropReason::Ip6BadPayloadLength.into(),
@@ -198,6 +202,30 @@ where
         LookupExit::AclUndetermined => DropReason::AclUndetermined.into(),
         LookupExit::Blackhole => DropReason::RouteBlackhole.into(),
     });
+    let multicast = |unrouted: DropReason, bad_source: DropReason| {
+        move |exit| match exit {
+            MulticastExit::Control | MulticastExit::Sample | MulticastExit::Member => {
+                host_or(DropReason::LocalUnhandled)
+            }
+            MulticastExit::FirstPacket => host_or(unrouted),
+            MulticastExit::WrongInterface => host_or(DropReason::MulticastWrongInterface),
+            MulticastExit::PacketTooBig => icmp6_error.into(),
+            MulticastExit::Unrouted => unrouted.into(),
+            MulticastExit::WrongInterfaceDrop => DropReason::MulticastWrongInterface.into(),
+            MulticastExit::NoOutput => DropReason::MulticastNoOutput.into(),
+            MulticastExit::TtlExpired => DropReason::TtlExpired.into(),
+            MulticastExit::TooLong => DropReason::MtuExceeded.into(),
+            MulticastExit::BadSource => bad_source.into(),
+            MulticastExit::LinkLocalSource => DropReason::Ip6LinkLocalScope.into(),
+            MulticastExit::MemberLimit => DropReason::MulticastMemberLimit.into(),
+            MulticastExit::NoHeadroom => DropReason::NoHeadroom.into(),
+        }
+    };
+    let cut = || Ip4Fragment::new(plane.next_hops.clone());
+    let join4 = multicast(DropReason::Ip4MulticastUnrouted, DropReason::Ip4BadSource);
+    g.define(ip4_multicast, MulticastNode::<P, Ip4>::new(&plane.multicast, cut()), join4);
+    let join6 = multicast(DropReason::Ip6MulticastUnrouted, DropReason::Ip6BadSource);
+    g.define(ip6_multicast, MulticastNode::<P, Ip6>::new(&plane.multicast, cut()), join6);
     g.define(local, Local::new(interfaces(), has_host), |exit| match exit {
         LocalExit::Reply4 => ip4_lookup.into(),
         LocalExit::Reply6 => ip6_lookup.into(),

@@ -32,6 +32,7 @@ pub mod event;
 pub mod fuzz;
 pub mod graph;
 pub mod model;
+pub mod multicast;
 pub mod naive;
 pub mod neighbor;
 pub mod nodes;
@@ -48,6 +49,7 @@ pub mod vrf;
 
 pub use event::{Probe, RouterEvent};
 pub use model::{Path, RouteAction, RouterConfig, RouterError, Source, StaticNeighbor, VrfConfig};
+pub use multicast::{Mroute, MrouteError, MrouteKey, MrouteOrigin, MrouteOutput, MrouteView};
 pub use plane::{NextHop, NextHops, Plane};
 pub use router::Router;
 pub use update::Updated;

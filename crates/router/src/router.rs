@@ -20,6 +20,7 @@ use crate::conflict::Conflict;
 use crate::connected::{Own, OwnRoutes};
 use crate::event::{ArpKind, NdKind, Probe, RouterEvent};
 use crate::model::{Changes, RouteAction, RouterConfig, RouterError, Source, StaticNeighbor, VrfConfig};
+use crate::multicast::control::MulticastControl;
 use crate::neighbor::{Entry, EntryIndex, Heard, NeighborOptions, Neighbors};
 use crate::plane::{FibSet, Limits, Plane, PlaneError, PlaneWriter};
 use crate::rib::{Candidate, Step};
@@ -41,6 +42,7 @@ pub struct Router<F4: Fib<u32>, F6: Fib<u128>> {
     pub(crate) fibs6: Publisher<FibSet<F6::Reader>>,
     pub(crate) actions: Actions,
     pub(crate) neighbors: Neighbors,
+    pub(crate) multicast: MulticastControl,
     statics: BTreeMap<(IfIndex, IpAddr), [u8; 6]>,
     pub(crate) conflicts: BTreeMap<IfIndex, Conflict>,
     /// Something changed that packets held by workers may have waited for.
@@ -79,6 +81,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             other_vrfs: Vec::new(),
             actions: Actions::default(),
             neighbors: Neighbors::new(neighbors),
+            multicast: MulticastControl::default(),
             statics: BTreeMap::new(),
             conflicts: BTreeMap::new(),
             stirred: false,
@@ -98,6 +101,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             next_hops: self.plane.reader(),
             interfaces: self.interfaces.reader(),
             acls: self.acls.reader(),
+            multicast: self.multicast.reader(),
         }
     }
 
@@ -313,6 +317,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         self.acls.collect();
         self.fibs4.collect();
         self.fibs6.collect();
+        self.multicast.collect();
         self.finish();
     }
 
@@ -419,6 +424,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         }
         let vrfs = changed.iter().flat_map(|i| [old.get(*i), table.get(*i)]).flatten().map(|i| i.vrf);
         let own = OwnRoutes::by_vrf(&vrfs.collect(), table.iter());
+        self.multicast.use_interfaces(self.interfaces.current(), &table);
         self.interfaces.publish(table);
         // First what is on the wire: neighbours of interfaces that went down are unusable by one store each.
         for at in self.neighbors.on(&changed) {

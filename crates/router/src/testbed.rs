@@ -31,6 +31,7 @@ use linerate_tables::snapshot::Publisher;
 
 use crate::acl::AclWriter;
 use crate::event::RouterEvent;
+use crate::multicast::control::MulticastControl;
 use crate::naive::{NaiveFib, NaiveReader};
 use crate::nodes::resolve::HoldLimits;
 use crate::plane::{
@@ -63,6 +64,8 @@ pub struct Testbed {
     vrfs6: Publisher<FibSet<NaiveReader<u128>>>,
     interfaces: Publisher<InterfaceTable>,
     acls: AclWriter,
+    /// Multicast routes, to change.
+    pub multicast: MulticastControl,
     fib4: NaiveFib<u32>,
     fib6: NaiveFib<u128>,
     /// Time in nanoseconds, as the nodes see it.
@@ -126,6 +129,8 @@ impl Testbed {
     fn bare(table: InterfaceTable) -> Result<Self, Box<dyn Error>> {
         let (fib4, fib6) = (NaiveFib::default(), NaiveFib::default());
         let next_hops = PlaneWriter::new(Domain::new())?;
+        let mut multicast = MulticastControl::default();
+        multicast.use_interfaces(&InterfaceTable::default(), &table);
         let (interfaces, acls) = (Publisher::new(table), AclWriter::default());
         let vrfs4 = Publisher::new(FibSet::new([Some(fib4.reader())]));
         let vrfs6 = Publisher::new(FibSet::new([Some(fib6.reader())]));
@@ -137,9 +142,10 @@ impl Testbed {
             next_hops: next_hops.reader(),
             interfaces: interfaces.reader(),
             acls: acls.reader(),
+            multicast: multicast.reader(),
         };
         let rig = Rig::new(plane, HoldLimits { neighbors: 4, packets: 100 })?;
-        Ok(Testbed { rig, next_hops, vrfs4, vrfs6, interfaces, acls, fib4, fib6, now: 1 })
+        Ok(Testbed { rig, next_hops, vrfs4, vrfs6, interfaces, acls, multicast, fib4, fib6, now: 1 })
     }
 
     /// Network, own and broadcast addresses, and host 9; returns the next hop of host 9.
@@ -276,6 +282,7 @@ impl Testbed {
             next_hops: self.next_hops.reader(),
             interfaces: self.interfaces.reader(),
             acls: self.acls.reader(),
+            multicast: self.multicast.reader(),
         }
     }
 

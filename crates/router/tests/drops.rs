@@ -117,7 +117,8 @@ fn ip4_headers() {
     for dst in ["0.0.0.0", "0.1.2.3", "127.0.0.1", "240.0.0.1", "255.255.255.254"] {
         assert_drop(dst, &ip4(|h| h.dst.set(a4(dst)), &[0; 26]), DropReason::Ip4BadDestination);
     }
-    header(|h| h.dst.set(0xe000_0005), DropReason::Ip4MulticastUnrouted);
+    header(|h| h.dst.set(0xe000_0005), DropReason::LocalUnhandled);
+    header(|h| h.dst.set(0xef01_0105), DropReason::Ip4MulticastUnrouted);
     header(|h| h.dst.set(u32::MAX), DropReason::Ip4Broadcast);
     header(|h| (h.src, h.dst) = (0.into(), u32::MAX.into()), DropReason::Ip4Broadcast);
     header(|h| (h.src, h.dst) = (0x7f00_0001.into(), u32::MAX.into()), DropReason::Ip4BadSource);
@@ -183,7 +184,7 @@ fn ip6_headers() {
     for dst in ["::", "::1", "ff01::1", "ff00::1"] {
         check(dst, &|h| h.dst = a6(dst), DropReason::Ip6BadDestination);
     }
-    check("routing protocol", &|h| h.dst = a6("ff02::5"), DropReason::Ip6MulticastUnrouted);
+    check("routing protocol", &|h| h.dst = a6("ff02::5"), DropReason::LocalUnhandled);
     check("global group", &|h| h.dst = a6("ff0e::1:2"), DropReason::Ip6MulticastUnrouted);
     check("another's link-local", &|h| h.dst = a6("fe80::1234"), DropReason::Ip6LinkLocalScope);
     check("link-local in transit", &|h| h.src = a6("fe80::9"), DropReason::Ip6LinkLocalScope);

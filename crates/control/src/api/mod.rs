@@ -95,6 +95,10 @@ pub(crate) mod test_views {
         Fake::new().punt()
     }
 
+    pub(crate) fn multicast_routes() -> show::MulticastRoutes {
+        Fake::new().multicast_routes(&Default::default()).unwrap()
+    }
+
     pub(crate) fn neighbors() -> show::Neighbors {
         show::Neighbors { neighbors: Fake::new().neighbors() }
     }

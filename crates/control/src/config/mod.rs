@@ -2,7 +2,7 @@
 //! the engine's desired state.
 //!
 //! One file per section, which decodes and validates it: [`dpdk`] with [`eal_args`], [`workers`], [`ports`], [`vrfs`],
-//! [`interfaces`], [`routes`] with [`resolve`], [`ribs`], [`neighbors`], [`acls`] with [`acl_rules`], [`linux`], [`api`]. [`decode`]
+//! [`interfaces`], [`routes`] with [`resolve`], [`ribs`], [`neighbors`], [`acls`] with [`acl_rules`], [`multicast`], [`linux`], [`api`]. [`decode`]
 //! is what they are written with. Nothing stops at the
 //! first problem: one run reports all of them. The order of sections and keys never matters.
 
@@ -14,6 +14,7 @@ mod dpdk;
 mod eal_args;
 mod interfaces;
 mod linux;
+mod multicast;
 mod neighbors;
 mod ports;
 mod problem;
@@ -155,6 +156,7 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
     let tables_at = raw_ribs.last().map(|s| s.at);
     let raw_neighbors = tables(&mut root, "neighbor");
     let raw_acls = tables(&mut root, "acl");
+    let raw_multicast = tables(&mut root, "multicast_route");
     root.finish();
     let linux = linux::read(linux, source);
     for name in
@@ -173,6 +175,7 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
     let net = resolve::Network::new(&interfaces, &vrfs);
     let (mut routes, net) = routes::read(raw_routes, source, net);
     let neighbors = neighbors::read(raw_neighbors, source, &net);
+    let multicast_routes = multicast::read(raw_multicast, source, &net);
     ribs::read(raw_ribs, source, &net, open, &mut routes);
     if let Err(limit) = check_routes(&routes, interfaces.len()) {
         source.problem(
@@ -194,6 +197,7 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
             routes,
             neighbors,
             acls,
+            multicast_routes,
             linux,
         },
         warnings: Vec::new(),

@@ -1,6 +1,7 @@
 //! The engine's instance as the API sees it.
 
 mod linux;
+mod multicast;
 mod router;
 
 use linerate_engine::desired::{Desired, InterfaceSpec};
@@ -15,6 +16,7 @@ use crate::show::acls::{Acl, AclSample};
 use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
 use crate::show::linux::{Linux, Punt};
+use crate::show::multicast::{MulticastQuery, MulticastRoutes};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::Router;
 use crate::show::routes::{RouteQuery, Routes};
@@ -137,6 +139,12 @@ impl Dataplane for Running {
 
     fn acl_log(&self) -> Vec<AclSample> {
         self.instance.with_router(|router, now| router::acl_log(router, now)).unwrap_or_default()
+    }
+
+    fn multicast_routes(&self, query: &MulticastQuery) -> Result<MulticastRoutes, Refused> {
+        self.instance
+            .with_router(|router, now| multicast::routes(router, query, now))
+            .unwrap_or_else(|| Ok(MulticastRoutes::default()))
     }
 
     fn router(&self) -> Router {

@@ -186,7 +186,7 @@ fn source(name: &str) -> Result<Source, Refused> {
     })
 }
 
-fn interface<F4: Table<u32>, F6: Table<u128>>(
+pub(super) fn interface<F4: Table<u32>, F6: Table<u128>>(
     router: &Router<F4, F6>,
     wanted: &str,
 ) -> Result<IfIndex, Refused> {
@@ -198,7 +198,7 @@ fn interface<F4: Table<u32>, F6: Table<u128>>(
     })
 }
 
-fn name<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, index: IfIndex) -> String {
+pub(super) fn name<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, index: IfIndex) -> String {
     let found = router.interfaces().iter().find(|(i, _)| *i == index);
     found.map_or_else(|| index.to_string(), |(_, i)| i.name.to_string())
 }

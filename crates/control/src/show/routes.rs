@@ -105,7 +105,7 @@ impl RouteQuery {
 }
 
 /// A word that users choose, as a query may hold it (RFC 3986 section 2.1).
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let one = |b: u8| match b {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(b).to_string(),
         _ => format!("%{b:02X}"),

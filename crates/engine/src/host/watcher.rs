@@ -491,6 +491,7 @@ mod tests {
             virtuals: Vec::new(),
         };
         let mut mirror = Mirror {
+            table: MAIN,
             name: "lan".into(),
             port: 0,
             tap: Some(5),

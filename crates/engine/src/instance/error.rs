@@ -58,6 +58,9 @@ pub enum StartError {
     /// Access lists that cannot be.
     #[error(transparent)]
     Acl(#[from] AclError),
+    /// The router refuses a multicast route.
+    #[error(transparent)]
+    Multicast(#[from] linerate_router::MrouteError),
     /// Linux cannot be joined.
     #[error(transparent)]
     Linux(#[from] crate::host::HostError),

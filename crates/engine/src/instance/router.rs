@@ -8,7 +8,9 @@ use linerate_dpdk::Mbuf;
 use linerate_pipeline::interface::InterfaceTable;
 use linerate_pipeline::{IfIndex, Interface, PortId, VRF_DEFAULT, VrfId};
 use linerate_router::acl::{Acl, AclBinding, AclWriter};
-use linerate_router::{Path, RouteAction, RouterConfig, RouterError, StaticNeighbor, VrfConfig};
+use linerate_router::{
+    Mroute, MrouteKey, MrouteOutput, Path, RouteAction, RouterConfig, RouterError, StaticNeighbor, VrfConfig,
+};
 use linerate_tables::fib::ip4::Ip4Fib;
 use linerate_tables::fib::ip6::Ip6Fib;
 use linerate_tables::qsbr::Domain;
@@ -60,6 +62,7 @@ impl RouterHalf {
         router.apply(now, config)?;
         let (acls, bindings) = acls(desired);
         router.set_acls(acls, &bindings)?;
+        router.set_static_mroutes(now, mroutes(desired)?)?;
         Ok(RouterHalf {
             router,
             lines: RouterLines::default(),
@@ -281,6 +284,24 @@ pub(super) fn neighbors(desired: &Desired) -> Result<Vec<StaticNeighbor>, StartE
 fn index_of(desired: &Desired, name: &str) -> Result<IfIndex, StartError> {
     let at = desired.interfaces.iter().position(|i| i.name == name);
     at.map(|i| i as IfIndex).ok_or_else(|| StartError::NoInterface(name.into()))
+}
+
+/// The static multicast routes in the router's terms.
+fn mroutes(desired: &Desired) -> Result<Vec<(MrouteKey, Mroute)>, StartError> {
+    let index = |name: &str| {
+        let at = desired.interfaces.iter().position(|i| i.name == name);
+        at.map(|i| i as IfIndex).ok_or_else(|| StartError::NoInterface(name.into()))
+    };
+    let route = |spec: &desired::MulticastRouteSpec| {
+        let output = |o: &desired::MulticastOutputSpec| {
+            Ok(MrouteOutput { interface: index(&o.interface)?, threshold: o.ttl_threshold })
+        };
+        let outputs = spec.outputs.iter().map(output).collect::<Result<_, StartError>>()?;
+        let key = MrouteKey { group: spec.group, source: spec.source };
+        key.check()?;
+        Ok((key, Mroute { input: index(&spec.input)?, outputs, to_host: false }))
+    };
+    desired.multicast_routes.iter().map(route).collect()
 }
 
 fn translate(

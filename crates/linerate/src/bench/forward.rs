@@ -21,7 +21,7 @@ use linerate_engine::clock::Clock;
 use linerate_engine::desired::IdleSpec;
 use linerate_engine::graphs::{io, router as router_graph};
 use linerate_engine::workers::{Common, QueueCounters, RxSlot, WorkerSetup, Workers};
-use linerate_pipeline::{Graph, IfIndex, Interface, PacketAlloc, PortId};
+use linerate_pipeline::{Batch, Graph, IfIndex, Interface, PacketAlloc, PortId};
 use linerate_router::neighbor::NeighborOptions;
 use linerate_router::{RouteAction, Router, RouterConfig, StaticNeighbor};
 use linerate_tables::fib::ip4::Ip4Fib;
@@ -120,7 +120,7 @@ fn prepared<A: Ip>(mut routes: Routes<A>) -> Routes<A> {
 }
 
 /// 16 neighbouring networks.
-fn few<A: Ip>(base: A, len: u8) -> Routes<A> {
+pub(super) fn few<A: Ip>(base: A, len: u8) -> Routes<A> {
     (0..16u64).filter_map(|i| Some((Prefix::new(base.step(len, i)?, len)?, 1 + i as u32))).collect()
 }
 
@@ -129,12 +129,12 @@ pub(super) struct Bench {
     pub(super) eal: &'static Eal,
     pub(super) pool: &'static Pool,
     pub(super) clock: Clock,
-    cpu: usize,
-    rounds: u16,
+    pub(super) cpu: usize,
+    pub(super) rounds: u16,
     window: Duration,
-    dir: tempfile::TempDir,
+    pub(super) dir: tempfile::TempDir,
     pub(super) serial: usize,
-    memory: &'static str,
+    pub(super) memory: &'static str,
     pub(super) results: Vec<Measured>,
 }
 
@@ -152,10 +152,14 @@ impl PacketAlloc<Mbuf> for FromPool {
     fn alloc(&mut self) -> Option<Mbuf> {
         self.0.alloc()
     }
+
+    fn alloc_bulk(&mut self, batch: &mut Batch<Mbuf>, n: usize) -> bool {
+        self.0.alloc_bulk(batch, n)
+    }
 }
 
 impl Bench {
-    pub(super) fn start(cpu: Option<usize>, rounds: u16, window: u16) -> Result<Self> {
+    pub(super) fn start(cpu: Option<usize>, rounds: u16, window_ms: u16) -> Result<Self> {
         let allowed: Vec<usize> = linerate_linux::thread::allowed_cpus()?.iter().collect();
         let last = allowed.last().copied().unwrap_or(0);
         let mb = 320;
@@ -180,7 +184,7 @@ impl Bench {
             clock: Clock::new(tsc, tsc_hz()),
             cpu: cpu.unwrap_or(last),
             rounds,
-            window: Duration::from_millis(window.into()),
+            window: Duration::from_millis(window_ms.into()),
             dir,
             serial: 0,
             memory: pages,
@@ -246,13 +250,7 @@ impl Bench {
         for _ in 0..self.rounds {
             for (i, c) in contenders.iter_mut().enumerate() {
                 pair.turn(i);
-                thread::sleep(self.window / 4);
-                for _ in 0..2 {
-                    let before = c.reading();
-                    thread::sleep(self.window);
-                    let after = c.reading();
-                    c.rates.push((after.0 - before.0) as f64 * 1e3 / (after.1 - before.1).max(1) as f64);
-                }
+                self.measure(c);
             }
         }
         pair.turn(usize::MAX);
@@ -260,18 +258,18 @@ impl Bench {
 
     /// Stops the contenders of a group. An error where one has dropped anything.
     pub(super) fn end(contenders: Vec<Contender>) -> Result<()> {
-        for c in contenders {
-            c.workers.stop()?;
-            let lost =
-                c.workers.views().iter().flat_map(|v| &v.counters.ports).map(|p| p.dropped()).sum::<u64>();
-            if lost > 0 || !c.workers.imbalance().is_empty() {
-                return Err(anyhow!(
-                    "the worker of {} dropped {lost} packets; its figure would be wrong",
-                    c.name
-                ));
-            }
+        contenders.into_iter().try_for_each(Contender::stop)
+    }
+
+    /// One turn of a contender: two windows, after a moment to get going.
+    pub(super) fn measure(&self, c: &mut Contender) {
+        thread::sleep(self.window / 4);
+        for _ in 0..2 {
+            let before = c.reading();
+            thread::sleep(self.window);
+            let after = c.reading();
+            c.rates.push((after.0 - before.0) as f64 * 1e3 / (after.1 - before.1).max(1) as f64);
         }
-        Ok(())
     }
 
     pub(super) fn contender(
@@ -402,6 +400,20 @@ fn targets(report: &mut Report) {
 }
 
 impl Contender {
+    /// Ends its worker, which must have sent everything.
+    pub(super) fn stop(self) -> Result<()> {
+        self.workers.stop()?;
+        let views = self.workers.views();
+        let lost = views.iter().flat_map(|v| &v.counters.ports).map(|p| p.dropped()).sum::<u64>();
+        if lost > 0 || !self.workers.imbalance().is_empty() {
+            return Err(anyhow!(
+                "the worker of {} dropped {lost} packets; its figure would be wrong",
+                self.name
+            ));
+        }
+        Ok(())
+    }
+
     /// Packets given to devices so far, and nanoseconds of CPU time the thread had.
     fn reading(&self) -> (u64, u64) {
         let view = &self.workers.views()[0];
@@ -448,7 +460,7 @@ fn gateway6(n: u32) -> std::net::IpAddr {
 }
 
 /// By next hop: only their number matters to the choice of destinations.
-fn hops() -> Arc<[Hop]> {
+pub(super) fn hops() -> Arc<[Hop]> {
     (0..=NEXT_HOPS)
         .map(|n| Hop { port: (n % 2) as PortId, destination_mac: [2; 6], source_mac: [2; 6] })
         .collect()

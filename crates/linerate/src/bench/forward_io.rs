@@ -77,8 +77,19 @@ fn write<T>(path: &Path, items: &[T], len: usize, fill: impl Fn(&mut [u8], &T)) 
     Ok(())
 }
 
+/// The link-layer address of a multicast group; `None` for other addresses.
+fn group_mac<A: Ip>(destination: A) -> Option<[u8; 6]> {
+    let octets = destination.octets();
+    let [.., a, b, c, d] = octets;
+    match A::BITS {
+        32 if a >> 4 == 0xe => Some([1, 0, 0x5e, b & 0x7f, c, d]),
+        128 if octets[0] == 0xff => Some([0x33, 0x33, a, b, c, d]),
+        _ => None,
+    }
+}
+
 fn fill<A: Ip>(frame: &mut [u8], flow: &Flow<A>, port: PortId) {
-    frame[0..6].copy_from_slice(&port_mac(port));
+    frame[0..6].copy_from_slice(&group_mac(flow.destination).unwrap_or(port_mac(port)));
     frame[6..12].copy_from_slice(&[0x02, 0x11, 0x11, 0x11, 0x11, 0x10 + port as u8]);
     frame[12..ETH].copy_from_slice(&A::ETHERTYPE.to_be_bytes());
     let l3 = (frame.len() - ETH) as u16;
@@ -202,5 +213,8 @@ mod tests {
         let flows = [Flow { destination: 0x2606u128 << 112, source_port: 4000, next_hop: 1 }];
         assert_eq!(write_pcap(&path, &flows, 64, 0).unwrap(), 66, "the smallest IPv6/UDP frame");
         assert_eq!(write_pcap(&path, &flows, 512, 0).unwrap(), 512);
+        assert_eq!(group_mac(0xef81_0203u32), Some([1, 0, 0x5e, 1, 2, 3]));
+        assert_eq!(group_mac(0xff3e_u128 << 112 | 0x8000_0001), Some([0x33, 0x33, 0x80, 0, 0, 1]));
+        assert_eq!((group_mac(0x0a00_0001u32), group_mac(0xfe80_u128 << 112)), (None, None));
     }
 }

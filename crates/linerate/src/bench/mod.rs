@@ -13,6 +13,7 @@ mod fib_updates;
 pub(crate) mod forward;
 mod forward_io;
 mod keys;
+pub(crate) mod multicast;
 mod race;
 mod report;
 mod routes;
@@ -33,6 +34,8 @@ pub(crate) enum Bench {
     Churn(churn::ChurnArgs),
     /// The router's cost per packet, beside the bare I/O of the same devices
     Forward(forward::ForwardBenchArgs),
+    /// One multicast stream to eight interfaces: the cost per copy beside that of a unicast packet
+    Multicast(multicast::MulticastBenchArgs),
 }
 
 /// Runs one benchmark.
@@ -42,5 +45,6 @@ pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
         Bench::Acl(args) => Ok(acl::run(args)?),
         Bench::Churn(args) => Ok(churn::run(&args)?),
         Bench::Forward(args) => Ok(forward::run(args)?),
+        Bench::Multicast(args) => Ok(multicast::run(args)?),
     }
 }

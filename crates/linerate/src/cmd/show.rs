@@ -8,6 +8,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use ipnet::IpNet;
 use linerate_control::api::Client;
+use linerate_control::show::multicast::MulticastQuery;
 use linerate_control::show::routes::{MAX_PAGE, RouteQuery};
 use linerate_control::show::{self, Text};
 use linerate_router::model::Source;
@@ -76,6 +77,27 @@ enum View {
     Vrfs,
     /// Routes, filtered and in pages
     Routes(RoutesArgs),
+    /// Multicast forwarding
+    #[command(subcommand)]
+    Multicast(Multicast),
+}
+
+#[derive(Subcommand, Debug)]
+enum Multicast {
+    /// Multicast routes, what they counted, and when they were last used
+    Routes {
+        /// Only routes for this group
+        #[arg(value_name = "GROUP")]
+        group: Option<IpAddr>,
+
+        /// Only routes for this source
+        #[arg(long, value_name = "SOURCE")]
+        source: Option<IpAddr>,
+
+        /// Only routes that come in, or go out, by this interface
+        #[arg(long, value_name = "INTERFACE")]
+        interface: Option<String>,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -146,6 +168,10 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
         }
         View::Graph { dot: false } => args.view::<show::Graph>(&client, "/v1/graph"),
         View::Routes(routes) => args.show(|| routes.ask(&client)),
+        View::Multicast(Multicast::Routes { group, source, interface }) => {
+            let query = MulticastQuery { group: *group, source: *source, interface: interface.clone() };
+            args.view::<show::MulticastRoutes>(&client, &query.to_path())
+        }
     }
 }
 

@@ -54,6 +54,7 @@ pub(crate) fn start(
         routes,
         neighbors: plan::neighbors(),
         acls: Vec::new(),
+        multicast_routes: Vec::new(),
         linux: None,
         icmp_errors_per_second: 100,
     };

@@ -123,7 +123,7 @@ impl Ip4Input {
 }
 
 /// Addresses, protocol, TTL and length of a packet, for traces.
-pub(super) fn write_ip4<P: Packet>(packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
+pub(crate) fn write_ip4<P: Packet>(packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
     let Some(h) = Ip4Header::view_at(packet.head(), usize::from(packet.meta().l3)) else {
         return f.write_str("no IPv4 header");
     };

@@ -109,7 +109,7 @@ impl<P: Packet> Node<P> for Ip6Input {
 }
 
 /// Addresses, next header, hop limit and length of a packet, for traces.
-pub(super) fn write_ip6<P: Packet>(packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
+pub(crate) fn write_ip6<P: Packet>(packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
     let Some(h) = Ip6Header::view_at(packet.head(), usize::from(packet.meta().l3)) else {
         return f.write_str("no IPv6 header");
     };

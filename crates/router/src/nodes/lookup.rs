@@ -48,7 +48,7 @@ linerate_pipeline::exits! {
 pub const NO_ADJACENCY: u32 = u32::MAX;
 
 /// What [`Meta::icmp`] holds: type and code.
-pub(super) const fn icmp_error(kind: u8, code: u8) -> u16 {
+pub(crate) const fn icmp_error(kind: u8, code: u8) -> u16 {
     (kind as u16) << 8 | code as u16
 }
 

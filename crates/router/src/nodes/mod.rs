@@ -9,7 +9,7 @@ pub mod ip4_input;
 pub mod ip4_rewrite;
 pub mod ip6_input;
 pub mod ip6_rewrite;
-mod l2;
+pub(crate) mod l2;
 mod limit;
 pub mod local;
 pub mod lookup;

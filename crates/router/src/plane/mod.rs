@@ -29,6 +29,7 @@ mod writer;
 use linerate_pipeline::interface::Interfaces;
 
 use crate::acl::Acls;
+use crate::multicast::Multicast;
 
 pub use adjacency::{Adjacency, AdjacencyIndex, MAX_HEADER, Plain};
 pub use fibs::{FibSet, VrfFibs};
@@ -59,4 +60,6 @@ pub struct Plane<R4, R6> {
     pub interfaces: Interfaces,
     /// Access lists.
     pub acls: Acls,
+    /// Multicast routes, and how copies leave by each interface.
+    pub multicast: Multicast,
 }

@@ -179,6 +179,7 @@ impl<A: Ip> Changes<A> {
 }
 
 /// Distinct prefixes of a list of changes.
+#[cfg(test)]
 pub(super) fn distinct<A: Ip>(changes: &[Change<A>]) -> usize {
     changes.iter().map(|c| c.0).collect::<HashSet<_>>().len()
 }
