@@ -207,7 +207,7 @@ def cut(a, b, c, r, target):
 
 def test_frr_killed_and_started_again_costs_no_packet(place):
     a, b, _, space, _ = place
-    with router(place, hold=6) as (r, start):
+    with router(place, hold=5) as (r, start):
         far = peer(start, b, 2, v4=("198.19.0.0/16", "198.51.100.0/24"))
         frr = start(routing.Frr, space, ["bgpd"], ROUTER + neighbor("198.18.2.2") + neighbor6("2001:db8:2::2"), fpm=True)
         for prefix in ("198.19.0.0/16", "198.51.100.0/24", "2001:db8:1000::/36"):

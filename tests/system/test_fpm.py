@@ -52,6 +52,7 @@ for _ in range(int(sys.argv[2])):
     except (TimeoutError, ConnectionError):
         pass
     s.close()
+    time.sleep(0.01)
 """
 
 
