@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::loop_times::LoopTimes;
 use crate::{DropReason, PortId};
 
 /// The most ports a process can have (Debian's DPDK is built with 32 devices).
@@ -111,6 +112,8 @@ pub struct WorkerCounters {
     pub cycles: Counter,
     /// TSC cycles of iterations that found packets.
     pub busy_cycles: Counter,
+    /// Lengths of iterations that found packets.
+    pub loop_times: LoopTimes,
     /// Longest time between two quiescent points in TSC cycles: how long the worker was held up at most.
     pub longest_loop: Counter,
     /// Hops of traced packets that were lost because nobody took them in time.
@@ -126,6 +129,7 @@ impl WorkerCounters {
             busy_loops: Counter::default(),
             cycles: Counter::default(),
             busy_cycles: Counter::default(),
+            loop_times: LoopTimes::default(),
             longest_loop: Counter::default(),
             trace_lost: Counter::default(),
         })

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod addresses;
 pub mod batch;
 pub mod counters;
 pub mod drop;
@@ -13,10 +14,12 @@ pub mod graph;
 pub mod heap;
 pub mod interface;
 pub mod io;
+pub mod loop_times;
 pub mod meta;
 pub mod node;
 pub mod nodes;
 pub mod packet;
+pub mod policy;
 pub mod trace;
 pub mod tx;
 
@@ -29,4 +32,5 @@ pub use interface::{Interface, InterfaceTable, Interfaces};
 pub use meta::{IfIndex, Meta, PortId};
 pub use node::{Cx, Exit, Exits, Node};
 pub use packet::{Packet, PacketAlloc};
+pub use policy::{IpPolicy, SourceValidation, VRF_DEFAULT, VrfId};
 pub use tx::TxBuffers;

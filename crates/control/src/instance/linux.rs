@@ -1,6 +1,7 @@
 //! The join to Linux as the API sees it.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::UNIX_EPOCH;
 
 use linerate_engine::host::LinuxView;
 use linerate_router::punt::PuntClass;
@@ -10,6 +11,7 @@ use crate::show::linux::{Class, Fault, Fpm, Linux, Punt, Tap};
 /// `show linux`. `name` says what an interface is called.
 pub(super) fn linux(view: &LinuxView, name: impl Fn(usize) -> Option<String>) -> Linux {
     let status = view.status();
+    let publication = status.publication;
     let fpm = status.fpm.map(|(state, counters)| Fpm {
         connected: state.connected,
         sessions: counters.sessions,
@@ -20,6 +22,12 @@ pub(super) fn linux(view: &LinuxView, name: impl Fn(usize) -> Option<String>) ->
         unusable: state.unusable,
         holding: state.holding,
         swept: state.swept,
+        published_at: publication
+            .at
+            .and_then(|at| at.duration_since(UNIX_EPOCH).ok())
+            .map(|d| d.as_secs_f64()),
+        publish_last_seconds: publication.last.as_secs_f64(),
+        publish_longest_seconds: publication.longest.as_secs_f64(),
     });
     let tap = |(index, tap): (usize, &std::sync::Arc<linerate_engine::host::TapCounters>)| {
         let read = |counter: &AtomicU64| counter.load(Relaxed);

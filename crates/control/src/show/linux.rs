@@ -45,6 +45,12 @@ pub struct Fpm {
     pub holding: bool,
     /// Routes that the last sweep removed.
     pub swept: usize,
+    /// When a change of FRR was last published to the FIB, in seconds since 1970 (UTC); absent where none ever was.
+    pub published_at: Option<f64>,
+    /// Seconds from the messages of a batch to all of it in the FIB: of the last batch that changed anything.
+    pub publish_last_seconds: f64,
+    /// Of the batch that took longest.
+    pub publish_longest_seconds: f64,
 }
 
 /// A kind of message or attribute that was skipped.
@@ -84,7 +90,7 @@ impl Text for Linux {
                 };
                 format!(
                     "FRR (FPM)  {state}\n  sessions {} (refused {}), messages {}, routes {} ({} unusable), next-hop objects \
-                     {}, swept last {}\n",
+                     {}, swept last {}\n  a batch from message to FIB: last {:.3} ms, longest {:.3} ms\n",
                     thousands(f.sessions),
                     thousands(f.connections_refused),
                     thousands(f.messages),
@@ -92,6 +98,8 @@ impl Text for Linux {
                     thousands(f.unusable as u64),
                     thousands(f.next_hops as u64),
                     thousands(f.swept as u64),
+                    f.publish_last_seconds * 1e3,
+                    f.publish_longest_seconds * 1e3,
                 )
             }
         };

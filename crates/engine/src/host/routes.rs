@@ -213,7 +213,12 @@ impl Routes {
         self.sweep.told(key);
         let told = match route.nexthop {
             // FRR's object for a route that drops does not say how.
-            Some(id) if route.next_hops.is_empty() && !route.kind.drops() => Told::Object(id),
+            Some(id)
+                if route.next_hops.is_empty()
+                    && matches!(route.kind, RouteKind::Unicast | RouteKind::Unspecified) =>
+            {
+                Told::Object(id)
+            }
             _ if route.unsupported().is_some() => Told::Held(None),
             _ => Told::Own(Box::new((route.kind, route.next_hops))),
         };
@@ -272,7 +277,11 @@ fn is_wanted(route: &Route) -> bool {
         && (route.scope == Scope::Link || route.preferred_source.is_some() || route.prefix.addr().is_ipv6())
         && route.next_hops.iter().all(|h| h.gateway.is_none())
         && route.prefix.prefix_len() != route.prefix.max_prefix_len();
-    route.unsupported().is_none() && !groups && !own_link && !connected
+    route.protocol != super::rules::OURS
+        && route.unsupported().is_none()
+        && !groups
+        && !own_link
+        && !connected
 }
 
 fn of_told(
@@ -381,6 +390,7 @@ fn action_of<'a>(
     let path = |(gateway, interface, weight): (Option<IpAddr>, Option<IfIndex>, u32)| Path {
         gateway,
         interface,
+        vrf: None,
         weight: scaled(weight),
     };
     Some(RouteAction::Forward(paths.into_iter().map(path).collect()))

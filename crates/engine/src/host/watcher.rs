@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use ipnet::IpNet;
 use linerate_linux::fpm::FpmEvent;
@@ -11,7 +11,7 @@ use linerate_linux::netlink::{LinkSettings, MonitorEvent, Operation, Writer};
 use linerate_linux::route::{Address, Mac, Neighbor, NeighborState};
 use linerate_linux::tap::Tap;
 use linerate_linux::watch::{Status, Watcher};
-use linerate_pipeline::{IfIndex, PortId};
+use linerate_pipeline::{IfIndex, PortId, VrfId};
 use linerate_router::StaticNeighbor;
 use linerate_router::neighbor;
 use linerate_router::update::Updated;
@@ -20,6 +20,7 @@ use tracing::{info, warn};
 use super::kernel::{Kernel, View};
 use super::packets::Order;
 use super::routes::{FpmState, RouterChange, Routes};
+use super::rules::{MAIN, Member, Tables};
 use super::{HostError, sysctl};
 use crate::desired::LinuxSpec;
 use crate::instance::Shared;
@@ -33,11 +34,33 @@ const RETRY: u32 = 20;
 /// How long an interface must stay as it is until a tap made anew would be like that, in ticks.
 const SETTLED: u32 = 2;
 
+/// When what FRR told became part of the tables that workers read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Publication {
+    /// When a change of FRR was last published; `None`: never.
+    pub at: Option<SystemTime>,
+    /// From the messages of a batch at hand to all of it published: the last batch that changed anything.
+    pub last: Duration,
+    /// The longest.
+    pub longest: Duration,
+}
+
+impl Publication {
+    /// A batch that was at hand at `begin` is published now.
+    fn done(&mut self, begin: Instant) {
+        self.at = Some(SystemTime::now());
+        self.last = begin.elapsed();
+        self.longest = self.longest.max(self.last);
+    }
+}
+
 /// What views show of the way to Linux.
 #[derive(Clone, Debug, Default)]
 pub struct HostStatus {
     /// FRR's session; `None`: FPM is not served.
     pub fpm: Option<(FpmState, linerate_linux::fpm::Counters)>,
+    /// How fast what FRR tells is published.
+    pub publication: Publication,
     /// Routes of the kernel's tables, those of FRR not counted where FPM is served.
     pub kernel_routes: usize,
     /// How often the kernel's messages were lost and all was listed again.
@@ -52,6 +75,8 @@ pub struct HostStatus {
 struct Mirror {
     name: String,
     port: PortId,
+    /// The table of its VRF in Linux.
+    table: u32,
     /// Index of the tap in Linux.
     tap: Option<u32>,
     /// Addresses that the tap is made with, as the three below.
@@ -87,7 +112,10 @@ impl Mirror {
 pub(super) struct Host {
     shared: Arc<Shared>,
     spec: LinuxSpec,
+    /// VRFs by their table in Linux.
+    vrfs: HashMap<u32, VrfId>,
     writer: Writer,
+    tables: Tables,
     mirrors: BTreeMap<IfIndex, Mirror>,
     taps: mpsc::Sender<Order>,
     kernel: Kernel,
@@ -101,6 +129,7 @@ pub(super) struct Host {
     ticks: u32,
     status: Arc<Mutex<HostStatus>>,
     refused: (u64, Option<String>),
+    publication: Publication,
 }
 
 impl Host {
@@ -108,6 +137,7 @@ impl Host {
     pub(super) fn new(
         shared: Arc<Shared>,
         spec: LinuxSpec,
+        vrfs: HashMap<u32, VrfId>,
         statics: Vec<StaticNeighbor>,
         taps: mpsc::Sender<Order>,
         status: Arc<Mutex<HostStatus>>,
@@ -119,6 +149,7 @@ impl Host {
                 let mirror = Mirror {
                     name: i.name.clone(),
                     port: i.port,
+                    table: vrfs.iter().find(|(_, vrf)| **vrf == i.vrf).map_or(MAIN, |(table, _)| *table),
                     tap: None,
                     addresses,
                     mac: i.mac,
@@ -136,7 +167,9 @@ impl Host {
         let mut host = Host {
             shared,
             spec,
+            vrfs,
             writer: Writer::open()?,
+            tables: Tables::default(),
             mirrors: mirrors.unwrap_or_default(),
             taps,
             kernel: Kernel::default(),
@@ -148,6 +181,7 @@ impl Host {
             ticks: 0,
             status,
             refused: (0, None),
+            publication: Publication::default(),
         };
         sysctl::namespace();
         let indices: Vec<IfIndex> = host.mirrors.keys().copied().collect();
@@ -245,10 +279,21 @@ impl Host {
             }
         }
         self.loopback = loopback;
+        self.follow_tables();
         if gone {
             self.remake_taps();
         }
         self.publish();
+    }
+
+    /// Leads what is of the taps to the tables of their VRFs.
+    fn follow_tables(&mut self) {
+        let Host { mirrors, tables, writer, .. } = self;
+        let members = mirrors.values().filter_map(|m| {
+            let addresses = m.view.as_ref().filter(|v| v.up).map_or(&[][..], |v| &v.addresses);
+            Some(Member { name: &m.name, tap: m.tap?, table: m.table, addresses })
+        });
+        tables.follow(writer, members);
     }
 
     /// Makes the taps anew that are missing.
@@ -289,13 +334,14 @@ impl Host {
         if self.changes.is_empty() {
             return;
         }
-        let table = self.spec.table;
-        let mut changes = std::mem::take(&mut self.changes).into_iter().filter(|c| c.1 == table).peekable();
-        // Runs of one source; the sources do not depend on each other.
-        while let Some(source) = changes.peek().map(|c| c.0) {
-            let run = std::iter::from_fn(|| changes.next_if(|c| c.0 == source));
+        let mut changes = std::mem::take(&mut self.changes).into_iter().peekable();
+        // Runs of one source and table; they do not depend on each other.
+        while let Some((source, table)) = changes.peek().map(|c| (c.0, c.1)) {
+            let run = std::iter::from_fn(|| changes.next_if(|c| (c.0, c.1) == (source, table)));
             let run: Vec<_> = run.map(|(_, _, prefix, action)| (prefix, action)).collect();
-            let updated = self.shared.with_router(|half, now| half.router.update(now, source, &run));
+            // Of tables that are no VRF's, which FRR tells of as well, nothing is taken over.
+            let Some(&vrf) = self.vrfs.get(&table) else { continue };
+            let updated = self.shared.with_router(|half, now| half.router.update(now, vrf, source, &run));
             if let Some(updated) = updated {
                 self.note_refused(&updated);
             }
@@ -370,6 +416,12 @@ impl Host {
     }
 }
 
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.tables.clear(&mut self.writer);
+    }
+}
+
 impl Watcher for Host {
     fn kernel(&mut self, events: &mut Vec<MonitorEvent>) {
         let (mut interfaces, mut neighbors) = (false, false);
@@ -389,8 +441,12 @@ impl Watcher for Host {
     }
 
     fn fpm(&mut self, events: &mut Vec<FpmEvent>) {
-        self.routes.fpm(Instant::now(), events, &mut self.changes);
-        self.publish();
+        let begin = Instant::now();
+        self.routes.fpm(begin, events, &mut self.changes);
+        if !self.changes.is_empty() {
+            self.publish();
+            self.publication.done(begin);
+        }
     }
 
     fn tick(&mut self, now: Instant, status: &Status<'_>) {
@@ -411,6 +467,7 @@ impl Watcher for Host {
         let faults = faults.flat_map(|f| f.iter().map(|(fault, n)| (fault.to_string(), n))).collect();
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = HostStatus {
             fpm: status.fpm.map(|counters| (self.routes.state, counters)),
+            publication: self.publication,
             kernel_routes: self.routes.kernel_routes(),
             resyncs: status.kernel_resyncs,
             faults,
@@ -434,6 +491,7 @@ mod tests {
             virtuals: Vec::new(),
         };
         let mut mirror = Mirror {
+            table: MAIN,
             name: "lan".into(),
             port: 0,
             tap: Some(5),

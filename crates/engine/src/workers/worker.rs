@@ -276,6 +276,7 @@ impl<P: Packet> Worker<P> {
         if found > 0 {
             c.busy_loops.add(1);
             c.busy_cycles.add(spent);
+            c.loop_times.note(spent);
             return self.idle.busy();
         }
         if self.state.ended {

@@ -1,8 +1,10 @@
 //! `linerate bench`: micro-benchmarks of linerate's own structures, next to their peers in the same run.
 
 pub(crate) mod acl;
+mod acl_forward;
 #[cfg(feature = "peers")]
 mod acl_peers;
+pub(crate) mod churn;
 pub(crate) mod fib;
 #[cfg(feature = "peers")]
 mod fib_peers;
@@ -11,6 +13,7 @@ mod fib_updates;
 pub(crate) mod forward;
 mod forward_io;
 mod keys;
+pub(crate) mod multicast;
 mod race;
 mod report;
 mod routes;
@@ -27,8 +30,12 @@ pub(crate) enum Bench {
     Fib(fib::FibBenchArgs),
     /// Wildcard rules, against DPDK's rte_acl and a linear scan
     Acl(acl::AclBenchArgs),
+    /// Packets lost, misrouted or held up while routes change
+    Churn(churn::ChurnArgs),
     /// The router's cost per packet, beside the bare I/O of the same devices
     Forward(forward::ForwardBenchArgs),
+    /// One multicast stream to eight interfaces: the cost per copy beside that of a unicast packet
+    Multicast(multicast::MulticastBenchArgs),
 }
 
 /// Runs one benchmark.
@@ -36,6 +43,8 @@ pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
     match bench {
         Bench::Fib(args) => Ok(fib::run(args)?),
         Bench::Acl(args) => Ok(acl::run(args)?),
+        Bench::Churn(args) => Ok(churn::run(&args)?),
         Bench::Forward(args) => Ok(forward::run(args)?),
+        Bench::Multicast(args) => Ok(multicast::run(args)?),
     }
 }

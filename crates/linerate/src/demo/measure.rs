@@ -7,7 +7,7 @@ use std::time::Duration;
 use linerate_engine::clock::Clock;
 use linerate_pipeline::io::{RxQueue, TxQueue};
 use linerate_pipeline::{BURST, Packet, PortId, WorkerCounters};
-use linerate_tester::closed_loop::{ClosedLoop, FrameAlloc, Wire};
+use linerate_tester::closed_loop::{ClosedLoop, FrameAlloc, Trial, Wire};
 use linerate_tester::ip::Ip;
 
 use super::outcome::{Side, Window};
@@ -47,7 +47,7 @@ pub(crate) struct Meter {
 
 /// One reading of the meter.
 #[derive(Clone, Copy, Debug, Default)]
-struct Reading {
+pub(crate) struct Reading {
     time: u64,
     good: u64,
     received: u64,
@@ -56,7 +56,8 @@ struct Reading {
 }
 
 impl Meter {
-    fn read(&self, good: u64) -> Reading {
+    /// Reads it; `good` packets have come back right so far.
+    pub(crate) fn read(&self, good: u64) -> Reading {
         Reading {
             time: self.clock.now(),
             good,
@@ -66,7 +67,8 @@ impl Meter {
         }
     }
 
-    fn window(&self, a: Reading, b: Reading) -> Window {
+    /// What happened between two readings.
+    pub(crate) fn window(&self, a: Reading, b: Reading) -> Window {
         let time = b.time.saturating_sub(a.time).max(1) as f64;
         let busy = self.clock.nanoseconds(b.busy_cycles - a.busy_cycles) as f64;
         Window {
@@ -98,11 +100,22 @@ pub(crate) fn trial<A: Ip, P: Packet, R: RxQueue<P>, T: TxQueue<P>>(
         side.windows.push(meter.window(before, after));
         before = after;
     }
+    side.trial.add(&drain(&mut tester, ends, clock, yielding));
+    tester.position()
+}
+
+/// Stops sending, waits for what is under way and says what the trial came to.
+pub(crate) fn drain<A: Ip, P: Packet, R: RxQueue<P>, T>(
+    tester: &mut ClosedLoop<A, P>,
+    ends: &mut Ends<R, T>,
+    clock: Clock,
+    yielding: bool,
+) -> Trial {
     tester.stop();
     let mut quiet_since = clock.now();
     loop {
         let now = clock.now();
-        if receive(&mut tester, ends, now) > 0 {
+        if receive(tester, ends, now) > 0 {
             quiet_since = now;
         } else if yielding {
             std::thread::yield_now();
@@ -110,11 +123,9 @@ pub(crate) fn trial<A: Ip, P: Packet, R: RxQueue<P>, T: TxQueue<P>>(
         // When all has come back, wait a little for what should not be there: a packet sent twice.
         let wait = if tester.under_way() == 0 { PATIENCE / 100 } else { PATIENCE };
         if now.saturating_sub(quiet_since) > wait.as_nanos() as u64 {
-            break;
+            return tester.result();
         }
     }
-    side.trial.add(&tester.result());
-    tester.position()
 }
 
 /// What the tester can do on its own: million packets per second sent, received and checked over a piece of wire.
@@ -142,7 +153,8 @@ pub(crate) fn ceiling<A: Ip, P: Packet>(
     (tester.good() - good) as f64 * 1e3 / clock.now().saturating_sub(start).max(1) as f64
 }
 
-fn turn_until<A: Ip, P: Packet, R: RxQueue<P>, T: TxQueue<P>>(
+/// Sends, receives and checks until a moment.
+pub(crate) fn turn_until<A: Ip, P: Packet, R: RxQueue<P>, T: TxQueue<P>>(
     until: u64,
     tester: &mut ClosedLoop<A, P>,
     ends: &mut Ends<R, T>,

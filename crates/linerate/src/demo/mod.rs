@@ -5,14 +5,14 @@
 //! floor). Read [`plan`] for the network, [`station`] for the order of measurements, [`measure`] for one of them.
 
 mod breaker;
-mod cpus;
+pub(crate) mod cpus;
 mod floor;
-mod measure;
-mod outcome;
-mod plan;
+pub(crate) mod measure;
+pub(crate) mod outcome;
+pub(crate) mod plan;
 mod report;
-mod router;
-mod station;
+pub(crate) mod router;
+pub(crate) mod station;
 pub(crate) mod tables;
 
 use std::io::{IsTerminal, Write};

@@ -41,6 +41,7 @@ pub(crate) fn start(
         None => plan::routes(&tables.ipv4, &tables.ipv6),
     };
     let desired = Desired {
+        vrfs: Vec::new(),
         dpdk: DpdkSpec {
             file_prefix: format!("linerate-demo-{}", std::process::id()),
             memory: MemorySpec::NoHuge { megabytes: MEMORY },
@@ -52,6 +53,8 @@ pub(crate) fn start(
         interfaces: plan::interfaces(),
         routes,
         neighbors: plan::neighbors(),
+        acls: Vec::new(),
+        multicast_routes: Vec::new(),
         linux: None,
         icmp_errors_per_second: 100,
     };
@@ -95,6 +98,11 @@ impl Router {
     pub(crate) fn meter(&self) -> Result<Meter> {
         let worker = self.instance.workers().first().ok_or_else(|| anyhow!("the router has no worker"))?;
         Ok(Meter { counters: worker.counters.clone(), thread: worker.thread, clock: self.clock() })
+    }
+
+    /// The instance, to change it.
+    pub(crate) fn instance(&self) -> &Instance {
+        &self.instance
     }
 
     /// The clock of the data path.
