@@ -323,11 +323,9 @@ class Stream:
         sent, back = map(int, re.search(r"(\d+) packets transmitted, (\d+) received", out).groups())
         times = [float(t) for t in re.findall(r"^\[([\d.]+)\].*(?:ttl|hlim)=", out, re.M)]
         longest = max((b - a for a, b in zip(times, times[1:])), default=float("inf"))
-        for line in [line for line in out.splitlines() if "bytes from" not in line][1:6]:
-            print(line)
-        for a, b in zip(times, times[1:]):
-            if b - a > 3 * self.every:
-                print(f"no answer from {a:.3f} to {b:.3f}")
+        if sent - back > 1:
+            print("\n".join([line for line in out.splitlines() if "bytes from" not in line][1:6]))
+            print("\n".join(f"no answer from {a:.3f} to {b:.3f}" for a, b in zip(times, times[1:]) if b - a > 3 * self.every))
         # The last one may still have been on its way.
         return max(sent - back - 1, 0), max(longest - self.every, 0) * 1000
 
@@ -370,6 +368,8 @@ def linerate(folder, text, prefix, expected=(), within=None):
             print("drops:", instance.drops(), "ports:", {n: p["rx"] | p["tx"] for n, p in instance.ports().items()})
             print(instance.log.read_text()[-3000:])
             raise
+        # Seen only where something fails.
+        print(instance.log.read_text()[-3000:])
         _, drops = instance.at_rest()
         unexpected = {reason: n for reason, n in drops.items() if reason not in QUIET | set(expected)}
         assert not unexpected, unexpected
