@@ -15,6 +15,7 @@
 
 mod kernel;
 mod packets;
+mod replay;
 mod routes;
 mod sysctl;
 mod watcher;
@@ -39,6 +40,7 @@ use crate::workers::ring::Giver;
 pub(crate) use kernel::View;
 pub use packets::TapCounters;
 use packets::{Forwarded, Packets, Setup};
+pub use replay::FpmRoutes;
 pub use routes::FpmState;
 pub use watcher::{HostStatus, Publication};
 

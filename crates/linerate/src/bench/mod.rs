@@ -11,6 +11,7 @@ mod fib_router;
 mod fib_updates;
 pub(crate) mod forward;
 mod forward_io;
+pub(crate) mod fpm;
 mod keys;
 mod race;
 mod report;
@@ -30,6 +31,8 @@ pub(crate) enum Bench {
     Acl(acl::AclBenchArgs),
     /// Packets lost, misrouted or held up while routes change
     Churn(churn::ChurnArgs),
+    /// A whole table from FPM messages to the FIB
+    Fpm(fpm::FpmBenchArgs),
     /// The router's cost per packet, beside the bare I/O of the same devices
     Forward(forward::ForwardBenchArgs),
 }
@@ -40,6 +43,7 @@ pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
         Bench::Fib(args) => Ok(fib::run(args)?),
         Bench::Acl(args) => Ok(acl::run(args)?),
         Bench::Churn(args) => Ok(churn::run(&args)?),
+        Bench::Fpm(args) => Ok(fpm::run(&args)?),
         Bench::Forward(args) => Ok(forward::run(args)?),
     }
 }
