@@ -79,7 +79,7 @@ def test_the_edge_router_of_the_docs_runs_as_written(around, tmp_path):
     with lab.linerate(tmp_path, config) as router, routing.daemons() as start:
         for n, host in ((1, one), (2, two)):
             start(routing.Frr, host, ["bgpd"], PROVIDER.format(asn=64500 + n, n=n))
-        frr = start(routing.Frr, space, ["bgpd"], block("frr"), fpm=True)
+        frr = start(routing.Frr, space, ["staticd", "bgpd"], block("frr"), fpm=True)
         frr.bgp_up(2)
         frr.bgp_up(2, "ipv6")
 

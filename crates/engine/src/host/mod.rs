@@ -17,6 +17,7 @@
 mod kernel;
 mod multicast;
 mod packets;
+mod replay;
 mod routes;
 mod rules;
 mod sysctl;
@@ -43,6 +44,7 @@ use crate::workers::ring::Giver;
 pub(crate) use kernel::View;
 pub use packets::TapCounters;
 use packets::{Forwarded, Packets, Setup};
+pub use replay::FpmRoutes;
 pub use routes::FpmState;
 pub use watcher::{HostStatus, Publication};
 
