@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod check;
 pub mod conflict;
 mod connected;
 pub mod event;
