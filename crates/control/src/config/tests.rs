@@ -203,7 +203,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("[dpkd]", "t.toml:25:2: dpkd: unknown key `dpkd`: did you mean `dpdk`?"),
     (
         "[colours]",
-        "t.toml:25:2: colours: unknown key `colours`: expected one of dpdk, api, router, linux, worker, port, interface, route, rib, neighbor, acl, multicast_route",
+        "t.toml:25:2: colours: unknown key `colours`: expected one of dpdk, api, router, linux, worker, port, vrf, interface, route, rib, neighbor, acl, multicast_route",
     ),
     (
         "[dpdk]\nmemmory = \"no-huge\"",

@@ -107,7 +107,7 @@ fn what_is_wrong_with_a_list_is_said() {
         ),
         (
             "rules = [{ action = \"permit\", dport = 80 }]",
-            "t.toml:27:30: acl[0].rules[0].dport: unknown key `dport`: did you mean `dst_port`?",
+            "t.toml:27:31: acl[0].rules[0].dport: unknown key `dport`: expected one of action, protocol, src, dst, src_port, dst_port, tcp_flags, icmp, fragments, vlan, dscp, log, description",
         ),
         (
             "default = \"drop\"",

@@ -95,7 +95,7 @@ fn wrong_vrfs_are_told_with_line_and_what_was_expected() {
             format!(
                 "{VRFS}\n[[interface]]\nname = \"x\"\nport = \"wan\"\nvlan = 9\nsource_validation = \"on\"\n"
             ),
-            "expected \"off\", \"loose\" or \"strict\"",
+            "expected \"off\" or \"loose\" or \"strict\"",
         ),
     ];
     for (text, wanted) in cases {

@@ -153,6 +153,8 @@ impl Routes {
             let differs = self.resolve_objects();
             let by = |told: &Told| matches!(told, Told::Object(id) if differs.contains(id));
             touched.extend(self.fpm.iter().filter(|(_, told)| by(told)).map(|(key, _)| *key));
+            touched.sort_unstable();
+            touched.dedup();
         }
         out.extend(touched.into_iter().map(|key| self.of_fpm(key)));
         self.note();

@@ -140,7 +140,7 @@ fn is_common(head: &[u8], meta: &Meta, len: usize, own: OwnFilter<'_>) -> bool {
         & !ip4::is_suspect(h.src.get())
         // What may not be a source may not be a unicast destination either: 0/8, 127/8, 224/4, 240/4.
         & !ip4::is_suspect(h.dst.get())
-        & !own.may_own4(h.src.get())
+        & !own.owns4(h.src.get())
         & (meta.flags & (flags::L2_MULTICAST | flags::CHECK_SOURCE) == 0)
 }
 

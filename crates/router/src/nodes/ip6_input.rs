@@ -126,7 +126,7 @@ fn is_common(head: &[u8], meta: &Meta, len: usize, own: OwnFilter<'_>) -> bool {
         & (usize::from(h.payload_len.get()) + Ip6Header::LEN + usize::from(meta.l3) == len)
         & (h.src[0] >> 5 == 1)
         & (h.dst[0] >> 5 == 1)
-        & !own.may_own6(u128::from_be_bytes(h.src))
+        & !own.owns6(u128::from_be_bytes(h.src))
         & (meta.flags & (flags::L2_MULTICAST | flags::CHECK_SOURCE) == 0)
 }
 

@@ -35,7 +35,7 @@ pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs, own: OwnFilter
         & !ip4::is_suspect(h.src.get())
         // What may not be a source may not be a unicast destination either: 0/8, 127/8, 169.254/16, 224/4, 240/4.
         & !ip4::is_suspect(dst)
-        & !own.may_own4(h.src.get());
+        & !own.owns4(h.src.get());
     if is_sound && (total == len || cut(packet, total)) { Some(dst) } else { None }
 }
 

@@ -34,7 +34,7 @@ pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs, own: OwnFilter
         & (h.hop_limit > 1)
         & (h.src[0] >> 5 == 1)
         & (h.dst[0] >> 5 == 1)
-        & !own.may_own6(u128::from_be_bytes(h.src));
+        & !own.owns6(u128::from_be_bytes(h.src));
     if is_sound && (total == len || cut(packet, total)) { Some(dst) } else { None }
 }
 
