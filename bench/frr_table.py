@@ -51,11 +51,11 @@ BIRD = """
 log "{folder}/bird.log" all;
 router id 198.18.0.2;
 protocol device {{ }}
-protocol static table4 {{
+protocol static feed {{
   ipv4;
   include "{folder}/routes.conf";
 }}
-protocol bgp router {{
+protocol bgp upstream {{
   local 198.18.0.2 as 65001;
   neighbor 198.18.0.1 as 65000;
   connect retry time 1;
@@ -115,8 +115,9 @@ def generated(count):
     return sorted(found)[:count]
 
 
-def last_sent(capture, port):
-    """Times of the first and the last packet with data to a port in a capture of Ethernet, and bytes of data."""
+def sent(capture, port, since):
+    """Times of the first and the last packet with data to a port in a capture of Ethernet, and bytes of data; of packets
+    from `since` on."""
     first = last = None
     total = 0
     with open(capture, "rb") as file:
@@ -136,9 +137,10 @@ def last_sent(capture, port):
             if len(tcp) < 13 or struct.unpack("!H", tcp[2:4])[0] != port:
                 continue
             payload = struct.unpack("!H", data[16:18])[0] - ip - (tcp[12] >> 4) * 4
-            if payload > 0:
-                last = seconds + fraction * unit
-                first = first or last
+            at = seconds + fraction * unit
+            if payload > 0 and at >= since:
+                last = at
+                first = first or at
                 total += payload
     return first, last, total
 
@@ -268,7 +270,7 @@ class Lab:
         sources = next(f["sources"] for f in fib.values() if f["sources"])
         in_fib = next((s["routes"] for s in sources if s["source"] == "learned"), 0)
         self.stop(self.programs.pop("tcpdump"))
-        return len(table), begin, used, fpm, in_fib, last_sent(folder / "fpm.pcap", FPM_PORT)
+        return len(table), begin, used, fpm, in_fib, sent(folder / "fpm.pcap", FPM_PORT, begin)
 
 
 def main():

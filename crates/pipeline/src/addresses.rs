@@ -8,11 +8,9 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use crate::policy::VrfId;
 use crate::{IfIndex, Interface};
 
-/// Bits of the filter per address, at least: one in so many foreign addresses looks like one of the router's.
-const BITS_PER_ADDRESS: usize = 64;
-
-/// log2 of the fewest bits of the filter.
-const MIN_LOG2: u32 = 12;
+/// Words of the filter, 64 bits each: of foreign addresses as many in 65,536 look like one of the router's as that has. The
+/// size is fixed so that looking needs no more than the address of it.
+const WORDS: usize = 1024;
 
 /// The addresses at one moment.
 #[derive(Clone, Debug)]
@@ -21,8 +19,7 @@ pub(crate) struct Addresses {
     own6: Vec<(VrfId, Ipv6Addr)>,
     /// First and last addresses of networks, where those are no stations' (not of /31 and /32).
     broadcast4: Vec<(VrfId, Ipv4Addr, IfIndex)>,
-    filter: Vec<u64>,
-    shift: u32,
+    filter: Box<[u64; WORDS]>,
 }
 
 impl Default for Addresses {
@@ -44,18 +41,12 @@ impl Addresses {
         own4.sort_unstable();
         own6.sort_unstable();
         broadcast4.sort_unstable();
-        let count = own4.len() + own6.len() + broadcast4.len();
-        let log2 = (count * BITS_PER_ADDRESS).next_power_of_two().trailing_zeros().clamp(MIN_LOG2, 31);
-        let mut all =
-            Addresses { own4, own6, broadcast4, filter: vec![0; 1 << (log2 - 6)], shift: 32 - log2 };
+        let mut all = Addresses { own4, own6, broadcast4, filter: Box::new([0; WORDS]) };
         let four = all.own4.iter().map(|(_, a)| a).chain(all.broadcast4.iter().map(|(_, a, _)| a));
         let four = four.map(|a| hash4(a.to_bits()));
         let hashes: Vec<u32> = four.chain(all.own6.iter().map(|(_, a)| hash6(a.to_bits()))).collect();
         for hash in hashes {
-            let at = hash >> all.shift;
-            if let Some(word) = all.filter.get_mut((at >> 6) as usize) {
-                *word |= 1 << (at & 63);
-            }
+            all.filter[(hash >> 22) as usize] |= 1 << (hash >> 16 & 63);
         }
         all
     }
@@ -87,17 +78,14 @@ impl Addresses {
     }
 
     pub(crate) fn filter(&self) -> OwnFilter<'_> {
-        OwnFilter { words: &self.filter, shift: self.shift }
+        OwnFilter(&self.filter)
     }
 }
 
 /// Tells of nearly every foreign address that it is neither an address nor a broadcast address of this router, in
 /// whatever VRF; of an own one it never says so. A handful of instructions, for the source of each packet.
 #[derive(Clone, Copy, Debug)]
-pub struct OwnFilter<'a> {
-    words: &'a [u64],
-    shift: u32,
-}
+pub struct OwnFilter<'a>(&'a [u64; WORDS]);
 
 impl OwnFilter<'_> {
     /// Whether an IPv4 address may be one.
@@ -114,8 +102,7 @@ impl OwnFilter<'_> {
 
     #[inline(always)]
     fn has(self, hash: u32) -> bool {
-        let at = hash >> (self.shift & 31);
-        self.words.get((at >> 6) as usize).is_none_or(|word| word >> (at & 63) & 1 != 0)
+        self.0[(hash >> 22) as usize] >> (hash >> 16 & 63) & 1 != 0
     }
 }
 
@@ -161,9 +148,9 @@ mod tests {
                 assert_eq!(all[usize::from(at)], *i);
             }
             let foreign = (0..100_000u32).filter(|x| filter.may_own4(0x2000_0000 | x.wrapping_mul(40_503)));
-            assert!(foreign.count() < 100_000 / 20, "{n} interfaces");
+            assert!(foreign.count() < 100_000 / 8, "{n} interfaces");
             let foreign = (0..100_000u128).filter(|x| filter.may_own6(0x2a00 << 112 | x << 64 | x * 77));
-            assert!(foreign.count() < 100_000 / 20, "{n} interfaces");
+            assert!(foreign.count() < 100_000 / 8, "{n} interfaces");
             for vrf in 0..3 {
                 assert_eq!(addresses.own4(vrf).count(), all.iter().filter(|i| i.vrf == vrf).count());
                 assert_eq!(addresses.own6(vrf).count(), all.iter().filter(|i| i.vrf == vrf).count());

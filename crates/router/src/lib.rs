@@ -26,6 +26,7 @@
 
 pub mod acl;
 mod action;
+mod check;
 pub mod conflict;
 mod connected;
 pub mod event;

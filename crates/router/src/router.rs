@@ -16,6 +16,7 @@ use linerate_tables::snapshot::Publisher;
 
 use crate::acl::{Acl, AclBinding, AclError, AclLogBook, AclWriter};
 use crate::action::{Action, Actions, Key};
+use crate::check::{check_neighbors, check_routes};
 use crate::conflict::Conflict;
 use crate::connected::{Own, OwnRoutes};
 use crate::event::{ArpKind, NdKind, Probe, RouterEvent};
@@ -790,31 +791,6 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         }
         self.plane.commit();
     }
-}
-
-fn check_routes(routes: &[(IpNet, Arc<RouteAction>)], table: &InterfaceTable) -> Result<(), RouterError> {
-    let mut checked = std::collections::HashSet::new();
-    for (prefix, action) in routes {
-        if checked.insert((Arc::as_ptr(action), prefix.addr().is_ipv4())) {
-            action.check(*prefix, |i| table.get(i).is_some())?;
-        }
-    }
-    Ok(())
-}
-
-fn check_neighbors(neighbors: &[StaticNeighbor], table: &InterfaceTable) -> Result<(), RouterError> {
-    for n in neighbors {
-        let problem = match table.get(n.interface) {
-            None => "its interface does not exist",
-            Some(i) if i.owns(n.address) => "this is the interface's own address",
-            _ if n.address.is_multicast() || n.address.is_unspecified() => "this is no unicast address",
-            _ if n.mac[0] & 1 != 0 || n.mac == [0; 6] => "its MAC address is no station's",
-            Some(i) if i.mac == n.mac => "its MAC address is that of the interface itself",
-            Some(_) => continue,
-        };
-        return Err(RouterError::BadNeighbor { address: n.address, problem });
-    }
-    Ok(())
 }
 
 #[cfg(test)]

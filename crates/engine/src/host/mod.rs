@@ -11,10 +11,13 @@
 //! ```
 //!
 //! Two threads on the control CPU, so that a full table on its way in holds up no packet of a routing protocol.
-//! [`kernel`] is what Linux says of interfaces, [`routes`] what it and FRR say of routes; both are free of sockets.
+//! [`kernel`] is what Linux says of interfaces, [`routes`] what it and FRR say of routes, [`multicast`] what it says of
+//! multicast routes; all three are free of sockets.
 
 mod kernel;
+mod multicast;
 mod packets;
+mod replay;
 mod routes;
 mod rules;
 mod sysctl;
@@ -41,6 +44,7 @@ use crate::workers::ring::Giver;
 pub(crate) use kernel::View;
 pub use packets::TapCounters;
 use packets::{Forwarded, Packets, Setup};
+pub use replay::FpmRoutes;
 pub use routes::FpmState;
 pub use watcher::{HostStatus, Publication};
 
@@ -124,7 +128,7 @@ impl Linux {
         };
         let (orders, orders_rx) = mpsc::channel();
         let forwarded = Forwarded::default();
-        let setup = Setup { pool, punts, rings, forwarded, counters: taps };
+        let setup = Setup { pool, punts, rings, forwarded: forwarded.clone(), counters: taps };
         let packets = Packets::start(setup, &interfaces, orders_rx)?;
         let without = if spec.fpm.is_some() { Protocol::of_frr().collect() } else { Default::default() };
         let options = Options {
@@ -134,7 +138,7 @@ impl Linux {
             tick: TICK,
         };
         let shared = shared.clone();
-        let make = move || watcher::Host::new(shared, spec, vrfs, statics, orders, status);
+        let make = move || watcher::Host::new(shared, spec, vrfs, statics, orders, forwarded, status);
         let watch = Watch::start(options, make).map_err(|e| match e {
             WatchError::Watcher(error) => error,
             other => HostError::Watch(Box::new(other)),

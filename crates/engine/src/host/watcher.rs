@@ -18,7 +18,8 @@ use linerate_router::update::Updated;
 use tracing::{info, warn};
 
 use super::kernel::{Kernel, View};
-use super::packets::Order;
+use super::multicast::Groups;
+use super::packets::{Forwarded, Order};
 use super::routes::{FpmState, RouterChange, Routes};
 use super::rules::{MAIN, Member, Tables};
 use super::{HostError, sysctl};
@@ -120,6 +121,7 @@ pub(super) struct Host {
     taps: mpsc::Sender<Order>,
     kernel: Kernel,
     routes: Routes,
+    groups: Groups,
     changes: Vec<RouterChange>,
     /// Static neighbours of the configuration.
     statics: Vec<StaticNeighbor>,
@@ -140,6 +142,7 @@ impl Host {
         vrfs: HashMap<u32, VrfId>,
         statics: Vec<StaticNeighbor>,
         taps: mpsc::Sender<Order>,
+        forwarded: Forwarded,
         status: Arc<Mutex<HostStatus>>,
     ) -> Result<Self, HostError> {
         let mirrors = shared.with_router(|half, _| {
@@ -174,6 +177,7 @@ impl Host {
             taps,
             kernel: Kernel::default(),
             routes: Routes::new(hold),
+            groups: Groups::new(forwarded),
             changes: Vec::new(),
             statics,
             told: HashMap::new(),
@@ -229,9 +233,12 @@ impl Host {
     }
 
     fn use_interfaces(&mut self) {
-        let by_tap = self.mirrors.iter().filter_map(|(index, m)| Some((m.tap?, *index))).collect();
+        let by_tap: HashMap<u32, IfIndex> =
+            self.mirrors.iter().filter_map(|(index, m)| Some((m.tap?, *index))).collect();
+        self.groups.set_interfaces(HashMap::clone(&by_tap));
         self.routes.set_interfaces(by_tap, &mut self.changes);
         self.publish();
+        self.publish_groups();
     }
 
     fn index_of(&self, tap: u32) -> Option<IfIndex> {
@@ -348,6 +355,27 @@ impl Host {
         }
     }
 
+    /// Gives the router the multicast routes that have changed.
+    fn publish_groups(&mut self) {
+        let changes = self.groups.changes();
+        if changes.is_empty() {
+            return;
+        }
+        let refused = self.shared.with_router(|half, now| {
+            let mut refused = None;
+            for (key, route) in changes {
+                match route {
+                    Some(route) => refused = half.router.set_mroute(now, key, route).err().or(refused),
+                    None => drop(half.router.remove_mroute(now, key)),
+                }
+            }
+            refused
+        });
+        if let Some(Some(error)) = refused {
+            warn!("a multicast route of Linux cannot be taken over: {error}");
+        }
+    }
+
     fn note_refused(&mut self, updated: &Updated) {
         let Some((_, reason)) = updated.reasons.last() else { return };
         let reason = reason.to_string();
@@ -429,6 +457,7 @@ impl Watcher for Host {
             let changed = self.kernel.apply(&event);
             interfaces |= changed.interfaces;
             neighbors |= changed.neighbors;
+            self.groups.apply(&event);
             self.routes.kernel(event, &mut self.changes);
         }
         if interfaces {
@@ -438,6 +467,7 @@ impl Watcher for Host {
             self.follow_neighbors();
         }
         self.publish();
+        self.publish_groups();
     }
 
     fn fpm(&mut self, events: &mut Vec<FpmEvent>) {

@@ -15,7 +15,10 @@ use linerate_tables::{
     prefix::Address,
     qsbr::Domain,
 };
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
 
 /// Routes of a batch: about what an FPM frame of 64 KB holds.
 const BATCH: usize = 500;
@@ -81,7 +84,7 @@ pub(super) fn targets4(prefix: &str, report: &mut Report) {
 
 fn changes<A: Address>(routes: &Routes<A>) -> Result<Changes> {
     let gateway = |n: u32| match A::BITS {
-        32 => IpAddr::from([10, 99, 0, n as u8 + 2]),
+        32 => IpAddr::V4(gateway4(n)),
         _ => IpAddr::from([0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, n as u16 + 2]),
     };
     let actions: Vec<_> = (0..GATEWAYS).map(|n| Arc::new(RouteAction::via(gateway(n)))).collect();
@@ -92,7 +95,13 @@ fn changes<A: Address>(routes: &Routes<A>) -> Result<Changes> {
     routes.iter().map(change).collect()
 }
 
-fn router() -> Result<Router<Ip4Fib, Ip6Fib>> {
+/// A gateway of the router's network, by number.
+pub(super) fn gateway4(n: u32) -> Ipv4Addr {
+    Ipv4Addr::new(10, 99, 0, n as u8 + 2)
+}
+
+/// A router with one interface, whose index is 0.
+pub(super) fn router() -> Result<Router<Ip4Fib, Ip6Fib>> {
     let domain = Domain::new();
     let (fib4, fib6) = (Ip4Fib::new(&domain)?, Ip6Fib::new(&domain)?);
     let mut router = Router::new(domain, fib4, fib6, NeighborOptions::default())?;

@@ -12,6 +12,7 @@ mod fib_router;
 mod fib_updates;
 pub(crate) mod forward;
 mod forward_io;
+pub(crate) mod fpm;
 mod keys;
 pub(crate) mod multicast;
 mod race;
@@ -32,6 +33,8 @@ pub(crate) enum Bench {
     Acl(acl::AclBenchArgs),
     /// Packets lost, misrouted or held up while routes change
     Churn(churn::ChurnArgs),
+    /// A whole table from FPM messages to the FIB
+    Fpm(fpm::FpmBenchArgs),
     /// The router's cost per packet, beside the bare I/O of the same devices
     Forward(forward::ForwardBenchArgs),
     /// One multicast stream to eight interfaces: the cost per copy beside that of a unicast packet
@@ -44,6 +47,7 @@ pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
         Bench::Fib(args) => Ok(fib::run(args)?),
         Bench::Acl(args) => Ok(acl::run(args)?),
         Bench::Churn(args) => Ok(churn::run(&args)?),
+        Bench::Fpm(args) => Ok(fpm::run(&args)?),
         Bench::Forward(args) => Ok(forward::run(args)?),
         Bench::Multicast(args) => Ok(multicast::run(args)?),
     }
