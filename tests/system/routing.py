@@ -18,7 +18,8 @@ import time
 import lab
 
 FRR = pathlib.Path("/usr/lib/frr")
-FPM = "fpm address 127.0.0.1 port 2620\nfpm use-next-hop-groups\n"
+# zebra tries to connect three seconds after it was told this.
+FPM = "fpm address 127.0.0.1 port 2620\n"
 
 
 def wait(what, condition, seconds=20, every=0.1, show=None):

@@ -160,13 +160,13 @@ def test_memory_is_flat_over_hundreds_of_sessions_with_a_table(place):
         status = open(f"/proc/{router.process.pid}/status").read()
         return int(status.split("VmRSS:")[1].split()[0])
     stream = routing.Stream(a, "198.18.2.2")
-    fpm.send(table, 20, 0.04)
-    fpm.send(again, 20, 0.04)
+    fpm.send(table, 20, 0.03)
+    fpm.send(again, 20, 0.03)
     wait("all routes", lambda: router.show("linux")["fpm"]["routes"] >= 5000)
     before = memory()
     for _ in range(5):
-        fpm.send(table, 20, 0.04)
-        fpm.send(again, 20, 0.04)
+        fpm.send(table, 20, 0.03)
+        fpm.send(again, 20, 0.03)
     sessions = router.show("linux")["fpm"]["sessions"]
     grown = memory() - before
     print(f"{sessions} sessions with 5,000 routes: {before} KiB, grown by {grown} KiB")

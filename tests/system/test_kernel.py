@@ -101,6 +101,25 @@ def test_multipath_routes_spread_by_weight(place, target, prefix, net):
     assert abs(got[0] / sum(got) - 0.25) < 0.05, got
 
 
+def test_very_many_routes_at_once(place, tmp_path):
+    """More than the kernel's messages have room for: what is lost on the way is asked for again."""
+    a, b, _, r, router = place
+    ping(a, "198.18.2.2")
+    stream = routing.Stream(a, "198.18.2.2")
+    before = router.show("linux")["kernel_routes"]
+    prefixes = [f"10.{i >> 8}.{i & 255}.0/24" for i in range(30_000)]
+    for change, expected in (("add", len(prefixes)), ("replace", len(prefixes)), ("del", 0)):
+        hop = "" if change == "del" else f" via 198.18.{2 if change == 'add' else 3}.2"
+        (tmp_path / "batch").write_text("".join(f"route {change} {p}{hop}\n" for p in prefixes))
+        r.run(f"ip -batch {tmp_path}/batch")
+        wait(f"{change}", lambda e=expected: router.show("linux")["kernel_routes"] == before + e, 30)
+        wait("the last one", lambda e=expected: bool(fib(router, prefixes[-1])) == bool(e))
+        if expected:
+            device = "wan" if change == "add" else "dmz"
+            assert all(fib(router, p)[0]["paths"][0]["interface"] == device for p in prefixes[::5000])
+    assert stream.end()[0] == 0
+
+
 def test_addresses_of_taps_and_of_the_loopback(place):
     a, b, _, r, router = place
     # Another network on an interface.
@@ -171,7 +190,7 @@ def test_a_tap_that_is_deleted_comes_back_with_all_it_had(place):
     r.run("ip addr add 198.18.22.1/24 dev wan")
     before = addresses(r, "wan")
     stream = routing.Stream(a, "198.18.2.2")
-    time.sleep(0.3)
+    time.sleep(1.2)
     for _ in range(3):
         index = json.loads(r.run("ip -j link show wan").stdout)[0]["ifindex"]
         r.run("ip link del wan")
@@ -180,9 +199,11 @@ def test_a_tap_that_is_deleted_comes_back_with_all_it_had(place):
         ping(a, "198.18.2.2")
         ping(a, "2001:db8:2::2")
         ping(r, "198.18.2.2")
+        # Neighbours are asked for once a second at most.
+        time.sleep(1)
     _, longest = stream.end()
     print(f"tap deleted, forwarding interrupted for at most {longest:.0f} ms")
-    assert longest < 2000
+    assert longest < 1000
     assert "deleted in Linux" in router.log.read_text()
 
 
@@ -273,7 +294,7 @@ def test_a_link_that_flaps_keeps_its_addresses(tmp_path):
     """The wire of linerate is a device that knows its link state (a tap of DPDK's); linerate itself is in a namespace."""
     with routing.spaces("lrk-w", "lrk-r") as (wire, r):
         text = routing.config(r, {"lan": ("net_tap0,iface=wire0", ["198.18.1.1/24", "2001:db8:1::1/64"])})
-        with routing.linerate(tmp_path, text, "lrflap", {"no_route", "interface_down"}, within=wire.name) as router:
+        with routing.linerate(tmp_path, text, "lrflap", {"no_route", "interface_down", "tx_port_down"}, within=wire.name) as router:
             # The other end of the wire has the address of linerate's port; it needs one of its own.
             for command in ("ip link set wire0 address 02:00:00:00:00:02", "ip addr add 198.18.1.2/24 dev wire0",
                             "ip addr add 2001:db8:1::2/64 dev wire0 nodad", "ip link set wire0 up",

@@ -111,29 +111,33 @@ def place(tmp_path):
 
 def ospf(start, spaces):
     links = "".join(OSPF_LINK.format(name=f"up{i}") for i in range(2))
-    for space, lan, router_id in ((spaces[0], "lana", "10.0.0.1"), (spaces[1], "lanb", "10.0.0.2")):
-        start(routing.Frr, space, ["ospfd", "bfdd"], OSPF.format(lan=lan, links=links, id=router_id), fpm=True)
+    return [start(routing.Frr, space, ["ospfd", "bfdd"], OSPF.format(lan=lan, links=links, id=router_id), fpm=True)
+            for space, lan, router_id in ((spaces[0], "lana", "10.0.0.1"), (spaces[1], "lanb", "10.0.0.2"))]
 
 
 def bgp(start, spaces):
-    for at, space in enumerate(spaces):
+    def config(at):
         neighbors = "".join(f"neighbor 198.18.{100 + i}.{2 - at} {what}\n" for i in range(2) for what in (
             f"remote-as {65002 - at}", "timers connect 1", "bfd", "bfd profile fast"))
-        start(routing.Frr, space, ["bgpd", "bfdd"], BGP.format(asn=65001 + at, id=f"10.0.0.{at + 1}", neighbors=neighbors),
-              fpm=True)
+        return BGP.format(asn=65001 + at, id=f"10.0.0.{at + 1}", neighbors=neighbors)
+    return [start(routing.Frr, space, ["bgpd", "bfdd"], config(at), fpm=True) for at, space in enumerate(spaces)]
 
 
 @pytest.mark.parametrize("protocol", [ospf, bgp])
 def test_a_cut_link_is_left_and_taken_again(place, protocol):
     a, b, c, wires, spaces, routers, start = place
-    protocol(start, spaces)
+    frrs = protocol(start, spaces)
 
     def paths(router, prefix):
         found = fib(router, prefix)
         return len(found[0]["paths"]) if found else 0
 
+    def watched():
+        """BFD has both links on both sides: a routing session is up earlier, and would be missed by nobody but its hold time."""
+        return all([p["status"] for p in frr.json("show bfd peers")] == ["up", "up"] for frr in frrs)
+
     def both():
-        return paths(routers[0], "198.18.2.0/24") == 2 and paths(routers[1], "198.18.1.0/24") == 2 \
+        return watched() and paths(routers[0], "198.18.2.0/24") == 2 and paths(routers[1], "198.18.1.0/24") == 2 \
             and paths(routers[1], "198.18.3.0/24") == 2
     wait("two ways", both, 30)
     for host in (a, c):

@@ -184,7 +184,7 @@ impl ToUs {
 /// What an interface asks of the nodes behind, as flags.
 fn asked(policy: IpPolicy) -> u16 {
     let check = policy.source_validation != SourceValidation::Off;
-    u16::from(check) * flags::CHECK_SOURCE | u16::from(policy.redirects) * flags::REDIRECTS
+    (u16::from(check) * flags::CHECK_SOURCE) | (u16::from(policy.redirects) * flags::REDIRECTS)
 }
 
 /// The long way: any frame.
