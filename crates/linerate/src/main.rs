@@ -1,5 +1,5 @@
 //! The `linerate` command: one module per subcommand below [`cmd`]; what they have in common is in [`client`] and [`exit`].
-//! [`demo`] and [`mod@bench`] are programs of their own on the same engine.
+//! [`shell`] is the same commands line by line; [`demo`] and [`mod@bench`] are programs of their own on the same engine.
 //!
 //! May depend on every crate, and no crate on it: what another program could need belongs below. Read `cmd/run.rs` first.
 
@@ -12,10 +12,11 @@ mod demo;
 mod exit;
 mod host;
 mod interrupt;
+mod shell;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// A carrier-class software data plane: router and tester on DPDK.
 #[derive(Parser, Debug)]
@@ -37,6 +38,7 @@ enum Command {
     Trace(cmd::trace::TraceArgs),
     /// Change receive queues of a running instance
     Queue(cmd::queue::QueueArgs),
+    Shell(shell::ShellArgs),
     Demo(demo::DemoArgs),
     /// Micro-benchmarks of linerate's own structures, next to their peers
     #[command(subcommand)]
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Show(args) => cmd::show::run(&args),
         Command::Trace(args) => cmd::trace::run(&args),
         Command::Queue(args) => cmd::queue::run(&args),
+        Command::Shell(args) => shell::run(&args, &Cli::command()),
         Command::Demo(args) => demo::run(&args).map_err(exit::Failure::from),
         Command::Bench(bench) => bench::run(bench),
     })
