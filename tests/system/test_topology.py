@@ -34,8 +34,8 @@ interface {name}
 exit
 bfd
  profile fast
-  receive-interval 50
-  transmit-interval 50
+  receive-interval 100
+  transmit-interval 100
  exit
 exit
 interface {name}
@@ -45,8 +45,8 @@ exit
 BGP = """
 bfd
  profile fast
-  receive-interval 50
-  transmit-interval 50
+  receive-interval 100
+  transmit-interval 100
  exit
 exit
 router bgp {asn}
@@ -103,7 +103,8 @@ def place(tmp_path):
                 ports[f"up{i}"] = (routing.device(wire.ends[at], 5 + i), [f"198.18.{100 + i}.{at + 1}/24"])
             folder = tmp_path / f"r{at + 1}"
             folder.mkdir()
-            expected = {"no_route", "interface_down", "tx_full", "host_unreachable"}
+            # Frames for other stations are seen on a wire that is cut and mended.
+            expected = {"no_route", "interface_down", "tx_full", "host_unreachable", "eth_not_for_us"}
             routers.append(stack.enter_context(routing.linerate(folder, routing.config(space, ports), f"lrtop{at}", expected)))
         start = stack.enter_context(routing.daemons())
         yield a, b, c, wires, (r1, r2), routers, start
@@ -144,11 +145,16 @@ def test_a_cut_link_is_left_and_taken_again(place, protocol):
         ping(host, "198.18.2.2")
 
     def spread():
-        before = [p["tx"]["packets"] for n, p in sorted(routers[0].ports().items()) if n.startswith("up")]
+        def sent():
+            return [p["tx"]["packets"] for n, p in sorted(routers[0].ports().items()) if n.startswith("up")]
+        before = sent()
         routing.flows(a, "198.18.2.2", 1000)
-        after = [p["tx"]["packets"] for n, p in sorted(routers[0].ports().items()) if n.startswith("up")]
-        shares = [y - x for x, y in zip(before, after)]
-        assert min(shares) > 380 and sum(shares) >= 1000, shares
+
+        def shares_of_all():
+            shares = [y - x for x, y in zip(before, sent())]
+            return shares if sum(shares) >= 980 else None
+        shares = wait("all flows are on their way", shares_of_all)
+        assert min(shares) > 380, shares
         return shares
     print(f"1,000 flows over two equal links: {spread()}")
     for wire in wires:
@@ -157,11 +163,12 @@ def test_a_cut_link_is_left_and_taken_again(place, protocol):
             time.sleep(0.5)
             wire.set("down")
             wait("one way", lambda: paths(routers[0], "198.18.2.0/24") == 1 and paths(routers[1], "198.18.1.0/24") == 1)
-            ping(a, "198.18.2.2", 20, "-i 0.01 -W 2")
+            wait("all is well by one link", lambda: " 0% packet loss" in a.run(
+                "ping -n -c 20 -i 0.01 -W 2 198.18.2.2", check=False).stdout, 5)
             wire.set("up")
             wait("two ways again", both, 30)
         finally:
             longest = max(s.end()[1] for s in streams)
-        print(f"{protocol.__name__} with BFD 50 ms x 3: link cut, longest outage of {len(streams)} flows {longest:.0f} ms")
+        print(f"{protocol.__name__} with BFD 100 ms x 3: link cut, longest outage of {len(streams)} flows {longest:.0f} ms")
         assert longest < 2000
         spread()
