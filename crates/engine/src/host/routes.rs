@@ -5,7 +5,7 @@
 //! here, since a route's meaning changes without a word about it: when the object it names does, or when a tap has been
 //! made anew and has another index.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -152,7 +152,10 @@ impl Routes {
         if changed_objects {
             let differs = self.resolve_objects();
             let by = |told: &Told| matches!(told, Told::Object(id) if differs.contains(id));
-            touched.extend(self.fpm.iter().filter(|(_, told)| by(told)).map(|(key, _)| *key));
+            // A route that came with its object is there already.
+            let known: HashSet<(u32, IpNet)> = touched.iter().copied().collect();
+            let others = self.fpm.iter().filter(|(key, told)| by(told) && !known.contains(key));
+            touched.extend(others.map(|(key, _)| *key));
         }
         out.extend(touched.into_iter().map(|key| self.of_fpm(key)));
         self.note();
@@ -236,8 +239,8 @@ impl Routes {
     }
 
     /// Finds out what every object does; returns those that do something else than before.
-    fn resolve_objects(&mut self) -> std::collections::HashSet<u32> {
-        let mut differs = std::collections::HashSet::new();
+    fn resolve_objects(&mut self) -> HashSet<u32> {
+        let mut differs = HashSet::new();
         let ids: Vec<u32> = self.objects.keys().copied().collect();
         for id in ids {
             let action = object_action(id, &self.objects, &self.interfaces);

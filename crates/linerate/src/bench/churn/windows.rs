@@ -35,6 +35,8 @@ pub(super) struct Seen {
     pub(super) window: Window,
     /// Loops of the worker.
     pub(super) loops: LoopCounts,
+    /// The worker's thread was not taken off its CPU, in this window and the one before, as far as this system knows.
+    pub(super) undisturbed: bool,
 }
 
 /// The windows of one round.
@@ -52,6 +54,8 @@ pub(super) struct Traffic<A, R, T> {
     pub(super) meter: Meter,
     /// The worker shares this thread's CPU.
     pub(super) yielding: bool,
+    /// The worker's thread lost its CPU in the last window.
+    pub(super) disturbed: bool,
 }
 
 impl<A: Ip> Traffic<A, RxQueue, TxQueue> {
@@ -94,13 +98,22 @@ impl<A: Ip> Traffic<A, RxQueue, TxQueue> {
     }
 
     fn window(&mut self, time: Duration) -> Seen {
+        let turns = turns(self.meter.thread);
         let loops = self.meter.counters.loop_times.read();
         let before = self.meter.read(self.tester.good());
         self.turn(time);
         let after = self.meter.read(self.tester.good());
-        Seen {
-            window: self.meter.window(before, after),
-            loops: self.meter.counters.loop_times.read().since(&loops),
-        }
+        let loops = self.meter.counters.loop_times.read().since(&loops);
+        let before_too = std::mem::replace(
+            &mut self.disturbed,
+            turns.is_none() || turns != self::turns(self.meter.thread),
+        );
+        Seen { window: self.meter.window(before, after), loops, undisturbed: !before_too && !self.disturbed }
     }
+}
+
+/// How often a thread was given a CPU so far: one that spins is given it again only after it was taken away.
+fn turns(thread: u32) -> Option<u64> {
+    let path = format!("/proc/self/task/{thread}/schedstat");
+    std::fs::read_to_string(path).ok()?.split_whitespace().nth(2)?.parse().ok()
 }
