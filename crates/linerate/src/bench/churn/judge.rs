@@ -18,6 +18,9 @@ pub(super) const HOLD_UP: f64 = 50.0;
 /// Loops beyond the bar are more frequent with changes when they are so by as many standard errors (Welch's t).
 pub(super) const EXCESS: f64 = 3.0;
 
+/// As many standard errors as are told.
+const CERTAIN: f64 = 1e3;
+
 /// So many windows of a kind in which the worker had its CPU are enough to leave the others out.
 const ENOUGH: usize = 20;
 
@@ -129,10 +132,10 @@ fn standard_errors(a: &[f64], b: &[f64]) -> f64 {
     };
     let ((mean_a, error_a), (mean_b, error_b)) = (moments(a), moments(b));
     let (difference, error) = (mean_a - mean_b, (error_a + error_b).sqrt());
-    if error > 0.0 {
-        difference / error
-    } else {
-        difference.signum() * if difference == 0.0 { 0.0 } else { f64::INFINITY }
+    match error > 0.0 {
+        true => (difference / error).clamp(-CERTAIN, CERTAIN),
+        false if difference == 0.0 => 0.0,
+        false => CERTAIN.copysign(difference),
     }
 }
 

@@ -16,6 +16,9 @@ use crate::demo::station::Frames;
 /// After changes began or ended, before windows count.
 const SETTLE: Duration = Duration::from_millis(50);
 
+/// Share of a window for which the worker's loops must account.
+const PRESENT: f64 = 0.9;
+
 /// How long it all takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
@@ -98,17 +101,21 @@ impl<A: Ip> Traffic<A, RxQueue, TxQueue> {
     }
 
     fn window(&mut self, time: Duration) -> Seen {
-        let turns = turns(self.meter.thread);
-        let loops = self.meter.counters.loop_times.read();
-        let before = self.meter.read(self.tester.good());
+        let (meter, good) = (&self.meter, self.tester.good());
+        let (had, loops, cycles) =
+            (turns(meter.thread), meter.counters.loop_times.read(), meter.counters.cycles.get());
+        let before = meter.read(good);
         self.turn(time);
-        let after = self.meter.read(self.tester.good());
-        let loops = self.meter.counters.loop_times.read().since(&loops);
-        let before_too = std::mem::replace(
-            &mut self.disturbed,
-            turns.is_none() || turns != self::turns(self.meter.thread),
-        );
-        Seen { window: self.meter.window(before, after), loops, undisturbed: !before_too && !self.disturbed }
+        let meter = &self.meter;
+        let after = meter.read(self.tester.good());
+        let loops = meter.counters.loop_times.read().since(&loops);
+        // A thread that had no CPU at all was not given one either.
+        let ran = meter.clock.nanoseconds(meter.counters.cycles.get() - cycles) as f64;
+        let kept = ran >= PRESENT * time.as_nanos() as f64 && had.is_some() && had == turns(meter.thread);
+        let undisturbed = kept && !self.disturbed;
+        let window = meter.window(before, after);
+        self.disturbed = !kept;
+        Seen { window, loops, undisturbed }
     }
 }
 
