@@ -25,6 +25,13 @@ if (( ${#packages[@]} )); then
         root=(sudo)
     fi
     say "installing ${packages[*]}"
+    # Tests start daemons where they need them; installing shall not start any on this host.
+    policy=/usr/sbin/policy-rc.d
+    if [[ ! -e $policy ]]; then
+        trap '"${root[@]}" rm -f "$policy"' EXIT
+        printf '#!/bin/sh\nexit 101\n' | "${root[@]}" tee "$policy" >/dev/null
+        "${root[@]}" chmod 755 "$policy"
+    fi
     "${root[@]}" apt-get update -qq
     "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >&2
 fi

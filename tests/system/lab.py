@@ -74,14 +74,15 @@ def hosts(*names, mtu=1500):
 class Linerate:
     """A running instance."""
 
-    def __init__(self, folder, config, prefix):
+    def __init__(self, folder, config, prefix, within=None):
         self.folder = pathlib.Path(folder)
         self.prefix = prefix
         self.socket = self.folder / "api.sock"
         self.log = self.folder / "log"
         path = self.folder / "linerate.toml"
         path.write_text(config.format(prefix=prefix, socket=self.socket, cpu=CPU))
-        self.process = subprocess.Popen([LINERATE, "run", str(path)], stdout=self.log.open("wb"),
+        inside = ["ip", "netns", "exec", within] if within else []
+        self.process = subprocess.Popen([*inside, LINERATE, "run", str(path)], stdout=self.log.open("wb"),
                                         stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         self.wait_ready()
 
@@ -135,8 +136,9 @@ class Linerate:
 
 
 @contextlib.contextmanager
-def linerate(folder, config, prefix="lrtest"):
-    instance = Linerate(folder, config, prefix)
+def linerate(folder, config, prefix="lrtest", within=None):
+    """An instance; `within` a network namespace if one is named."""
+    instance = Linerate(folder, config, prefix, within)
     try:
         yield instance
     finally:

@@ -8,12 +8,15 @@ use linerate_pipeline::graph::GraphDescription;
 use linerate_pipeline::trace::Hop;
 use linerate_pipeline::{PortId, WorkerCounters};
 
+use crate::show::acls::{Acl, AclSample};
 use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
 use crate::show::linux::{Linux, Punt};
+use crate::show::multicast::{MulticastQuery, MulticastRoutes};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::Router;
 use crate::show::routes::{RouteQuery, Routes};
+use crate::show::vrfs::Vrf;
 
 /// A running instance. Calls come from control threads only and may take locks, but none that a worker waits for.
 pub trait Dataplane: Send + Sync + 'static {
@@ -31,14 +34,22 @@ pub trait Dataplane: Send + Sync + 'static {
     fn interfaces(&self) -> Vec<Interface>;
     /// Neighbours.
     fn neighbors(&self) -> Vec<Neighbor>;
+    /// Access lists with their counters, all or the one of that name. Refuses a name that does not exist.
+    fn acls(&self, name: Option<&str>) -> Result<Vec<Acl>, Refused>;
+    /// Samples of what rules with `log` have matched, oldest first.
+    fn acl_log(&self) -> Vec<AclSample>;
     /// The join to Linux.
     fn linux(&self) -> Linux;
     /// Packets for Linux, by class.
     fn punt(&self) -> Punt;
+    /// Multicast routes. Refuses names that do not exist.
+    fn multicast_routes(&self, query: &MulticastQuery) -> Result<MulticastRoutes, Refused>;
     /// Figures of the router's control logic, those of workers left out.
     fn router(&self) -> Router;
     /// Forwarding tables.
     fn fibs(&self) -> Vec<Fib>;
+    /// VRFs.
+    fn vrfs(&self) -> Vec<Vrf>;
     /// A page of routes. The query is checked: its prefix has no host bits, `longer` comes with one, the limit is in
     /// range. Refuses names that do not exist.
     fn routes(&self, query: &RouteQuery) -> Result<Routes, Refused>;

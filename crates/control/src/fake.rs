@@ -8,12 +8,15 @@ use linerate_pipeline::trace::Hop;
 use linerate_pipeline::{DropReason, PortId, WorkerCounters};
 
 use crate::dataplane::{Dataplane, Moved, PortView, QueueView, Refused, WorkerView};
+use crate::show::acls::{Acl, AclRule, AclSample};
 use crate::show::fib::{Fib, SourceCount};
 use crate::show::interfaces::Interface;
 use crate::show::linux::{Class, Fault, Fpm, Linux, Punt, Tap};
+use crate::show::multicast::{MulticastOutput, MulticastQuery, MulticastRoute, MulticastRoutes};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::{LostFigures, NeighborFigures, Router, TableFigures};
 use crate::show::routes::{Path, Route, RouteQuery, Routes};
+use crate::show::vrfs::Vrf;
 
 pub(crate) struct Fake {
     pub(crate) workers: Vec<WorkerView>,
@@ -104,6 +107,7 @@ impl Fake {
             interface: interface.map(Into::into),
             weight,
             state: state.map(Into::into),
+            vrf: None,
         };
         let route = |prefix: &str, source: &str, action: &str, via, paths| Route {
             prefix: prefix.parse().unwrap(),
@@ -186,11 +190,38 @@ impl Dataplane for Fake {
             admin_up: true,
             link_up: vlan.is_none(),
             addresses: addresses.iter().map(|a| (*a).into()).collect(),
+            acl_in: vlan.map(|_| "edge".into()),
+            acl_out: None,
+            vrf: None,
         };
         vec![
             interface("wan0", "wan", None, &["198.18.0.1/24", "2001:db8:f::1/64"]),
             interface("lan0", "lan", Some(100), &["10.0.0.1/24"]),
         ]
+    }
+
+    fn multicast_routes(&self, query: &MulticastQuery) -> Result<MulticastRoutes, Refused> {
+        let output =
+            |interface: &str, ttl_threshold| MulticastOutput { interface: interface.into(), ttl_threshold };
+        let route = |source: Option<&str>, group: &str, outputs: Vec<MulticastOutput>| MulticastRoute {
+            source: source.map(|s| s.parse().unwrap()),
+            group: group.parse().unwrap(),
+            origin: if source.is_some() { "learned" } else { "static" }.into(),
+            input: "wan0".into(),
+            to_host: source.is_some() && outputs.len() == 1,
+            packets: 1_234_567 * outputs.len() as u64,
+            bytes: 1_604_937_100 * outputs.len() as u64,
+            wrong_interface: 3,
+            idle_seconds: outputs.first().map(|_| 12),
+            outputs,
+        };
+        let mut routes = vec![
+            route(None, "239.1.1.1", vec![]),
+            route(Some("198.18.0.9"), "239.1.1.1", vec![output("lan0", 0), output("lan0.7", 16)]),
+            route(Some("2001:db8:f::9"), "ff3e::1", vec![output("lan0", 0)]),
+        ];
+        routes.retain(|r| query.group.is_none_or(|g| g == r.group));
+        Ok(MulticastRoutes { routes, left_out: 0 })
     }
 
     fn neighbors(&self) -> Vec<Neighbor> {
@@ -204,6 +235,45 @@ impl Dataplane for Fake {
             neighbor("2001:db8:f::2", None, "incomplete"),
             neighbor("198.18.0.2", Some("02:00:00:00:00:99"), "static"),
         ]
+    }
+
+    fn acls(&self, name: Option<&str>) -> Result<Vec<Acl>, Refused> {
+        let rule = |rule: &str, description: &str, packets| AclRule {
+            rule: rule.into(),
+            description: description.into(),
+            packets,
+            bytes: 60 * packets,
+        };
+        let edge = Acl {
+            name: "edge".into(),
+            inputs: vec!["lan0".into()],
+            outputs: vec![],
+            rules: vec![
+                rule("permit tcp 10.0.0.0/8 any eq https", "the web", 1_234_567),
+                rule("(deny everything else)", "", 3),
+            ],
+            lookup_bytes: 4711,
+        };
+        let all = vec![edge, Acl { name: "spare".into(), ..Acl::default() }];
+        let found: Vec<Acl> = all.into_iter().filter(|a| name.is_none_or(|n| a.name == n)).collect();
+        if found.is_empty() { Err(Refused("there is no such access list".into())) } else { Ok(found) }
+    }
+
+    fn acl_log(&self) -> Vec<AclSample> {
+        vec![AclSample {
+            seconds_ago: 1.25,
+            acl: "edge".into(),
+            rule: "deny udp any any eq dns log".into(),
+            action: "deny".into(),
+            direction: "in".into(),
+            interface: "lan0".into(),
+            protocol: 17,
+            source: [10, 0, 0, 9].into(),
+            source_port: Some(4000),
+            destination: [198, 18, 0, 1].into(),
+            destination_port: Some(53),
+            bytes: 60,
+        }]
     }
 
     fn linux(&self) -> Linux {
@@ -271,6 +341,22 @@ impl Dataplane for Fake {
             retired_bytes: 0,
         };
         vec![fib("ipv4", 901_899, 1_900_000), fib("ipv6", 160_147, 1_600_000)]
+    }
+
+    fn vrfs(&self) -> Vec<Vrf> {
+        let vrf = |number, name: &str, interfaces: &[&str], ip4_routes| Vrf {
+            number,
+            name: name.into(),
+            interfaces: interfaces.iter().map(|i| (*i).into()).collect(),
+            ip4_routes,
+            ip6_routes: 12,
+            bytes: 4_100_000,
+        };
+        vec![
+            vrf(0, "default", &["wan0"], 901_899),
+            vrf(1, "red", &["lan0", "lan1"], 12),
+            vrf(2, "blue", &[], 0),
+        ]
     }
 
     fn routes(&self, query: &RouteQuery) -> Result<Routes, Refused> {

@@ -126,6 +126,11 @@ void lr_mbuf_free(struct rte_mbuf *m)
 	rte_pktmbuf_free(m);
 }
 
+void lr_mbuf_free_segment(struct rte_mbuf *m)
+{
+	rte_pktmbuf_free_seg(m);
+}
+
 void lr_pool_flush(struct rte_mempool *pool)
 {
 	struct rte_mempool_cache *cache = rte_mempool_default_cache(pool, rte_lcore_id());

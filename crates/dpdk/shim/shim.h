@@ -38,6 +38,8 @@ uint16_t lr_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint
 struct rte_mbuf *lr_mbuf_alloc(struct rte_mempool *pool);
 int lr_mbuf_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **pkts, unsigned int n);
 void lr_mbuf_free(struct rte_mbuf *m);
+/* One segment: gives up the reference to it, and what follows it stays. */
+void lr_mbuf_free_segment(struct rte_mbuf *m);
 
 /* Returns what the calling thread's cache of `pool` holds to the pool. */
 void lr_pool_flush(struct rte_mempool *pool);

@@ -32,7 +32,7 @@ pub use eal::{CleanupError, Eal, EalError, remove_stale_runtime_dirs};
 pub use errno::Errno;
 pub use life::{ThreadError, WorkerThread, kept_buffers, register_worker_thread};
 pub use log::take_log;
-pub use mbuf::Mbuf;
+pub use mbuf::{Mbuf, Shared};
 pub use pages::large_pages;
 pub use pool::{HEADROOM, MAX_FRAME, Pool, PoolConfig, PoolError, pools};
 pub use port::{

@@ -1,19 +1,37 @@
 //! The packet buffer: DPDK's mbuf as an owned, bounds-checked [`Packet`].
 //!
-//! Every access to a field of `struct rte_mbuf` in this crate is in this file; `shim.c` asserts the offsets.
+//! Every access to a field of `struct rte_mbuf` in this crate is in this file and in `mbuf/shared.rs`; `shim.c` asserts
+//! the offsets.
 //!
-//! **The invariant.** An [`Mbuf`] owns its whole chain of segments: each has a reference count of one and its own
-//! buffer (neither indirect nor external), its private area holds a [`Meta`], and the first segment's segment count
-//! and packet length describe the chain. Buffers enter in two places only, allocation and receive; receive checks
-//! ([`admit`]) and copies what does not conform. So no method below needs to look at reference counts.
+//! **The invariant.**
+//!
+//! 1. An [`Mbuf`] owns its *first* segment alone: reference count one, its own buffer (neither indirect nor external), a
+//!    [`Meta`] in the private area; its segment count and packet length describe the chain.
+//! 2. Each later segment has its own buffer and one reference for each chain it is in. A count of one means: this chain's
+//!    alone. Greater: *shared* with other chains, and then nobody writes to its header or its bytes, whoever owns them.
+//! 3. Behind a shared segment there are shared segments only: whole tails are shared ([`Shared`]).
+//!
+//! Counts grow in [`Packet::share`] only, where the packet is given up; so a count that was seen to be one stays one as
+//! long as its owner does not give the packet up itself. What is read is acquired: the reads of those who let go are
+//! over. DPDK's own functions free a chain segment by segment, the last owner of each gives it back, on any thread.
+//!
+//! Buffers enter in two places only, allocation and receive; receive checks ([`admit`]) and copies what does not
+//! conform, what another chain still shares included. So packets that were received or allocated share nothing, and
+//! methods that change first segments only need not look at reference counts.
+
+mod shared;
 
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::slice;
+use std::sync::atomic::AtomicU16;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use linerate_pipeline::{Batch, Meta, Packet, PortId};
 
 use crate::ffi::{self, rte_mbuf};
+
+pub use shared::Shared;
 
 /// Bytes of the private area behind each mbuf header: one cache line, for [`Meta`].
 pub(crate) const PRIVATE: usize = 64;
@@ -31,7 +49,8 @@ const _: () = assert!(size_of::<Meta>() <= PRIVATE && align_of::<Meta>() <= 64);
 #[repr(transparent)]
 pub struct Mbuf(NonNull<rte_mbuf>);
 
-// SAFETY: an Mbuf is the only owner of its chain (see the module's invariant); pools may be used from any thread.
+// SAFETY: an Mbuf is the only owner of its first segment; later ones it owns too, or has a counted reference to what is
+// read-only (see the module's invariant). Pools may be used from any thread.
 unsafe impl Send for Mbuf {}
 
 impl Mbuf {
@@ -53,26 +72,7 @@ impl Mbuf {
     #[must_use]
     pub fn tailroom(&self) -> usize {
         // SAFETY: a segment of the owned chain.
-        tailroom(unsafe { self.last().as_ref() })
-    }
-
-    /// Joins the segments of `tail` behind those of `self`. Its metadata is lost. Gives `tail` back where the sum of
-    /// the segments would pass 65,535.
-    pub fn chain(&mut self, tail: Mbuf) -> Result<(), Mbuf> {
-        let segments = self.segments() + tail.segments();
-        let Ok(segments) = u16::try_from(segments) else { return Err(tail) };
-        let tail = ManuallyDrop::new(tail);
-        let bytes = tail.header().pkt_len;
-        let last = self.last().as_ptr();
-        // SAFETY: `last` is a segment of the chain that `self` owns; `tail` hands its chain over.
-        unsafe {
-            (*last).next = tail.0.as_ptr();
-            (*tail.0.as_ptr()).nb_segs = 1;
-        }
-        let header = self.header_mut();
-        header.nb_segs = segments;
-        header.pkt_len += bytes;
-        Ok(())
+        unsafe { tailroom(self.last().as_ptr()) }
     }
 
     #[inline(always)]
@@ -97,7 +97,7 @@ impl Mbuf {
         let mut segment = self.0;
         for _ in 0..i {
             // SAFETY: a segment of the owned chain.
-            segment = NonNull::new(unsafe { segment.as_ref() }.next)?;
+            segment = NonNull::new(unsafe { (*segment.as_ptr()).next })?;
         }
         Some(segment)
     }
@@ -105,16 +105,23 @@ impl Mbuf {
     fn last(&self) -> NonNull<rte_mbuf> {
         let mut segment = self.0;
         // SAFETY: `next` is null or another segment of the owned chain.
-        while let Some(next) = NonNull::new(unsafe { segment.as_ref() }.next) {
+        while let Some(next) = NonNull::new(unsafe { (*segment.as_ptr()).next }) {
             segment = next;
         }
         segment
     }
 
+    /// Whether this packet alone has a segment of its chain, so that it may change it.
+    #[inline(always)]
+    fn has_alone(&self, segment: NonNull<rte_mbuf>) -> bool {
+        // SAFETY: a segment of the owned chain.
+        segment == self.0 || unsafe { refcnt(segment.as_ptr()).load(Acquire) } == 1
+    }
+
     /// Cuts the chain behind `segment` and frees what follows.
     ///
     /// # Safety
-    /// `segment` must be a segment of the chain that `self` owns.
+    /// `segment` must be a segment of the chain, and `self` [`has_alone`](Self::has_alone) it.
     unsafe fn cut_behind(&mut self, segment: NonNull<rte_mbuf>, segments: u16) {
         // SAFETY: owned by `self` through the chain; the tail is unlinked before it is freed.
         unsafe {
@@ -127,6 +134,8 @@ impl Mbuf {
 }
 
 impl Packet for Mbuf {
+    type Shared = Shared;
+
     #[inline(always)]
     fn meta(&self) -> &Meta {
         // SAFETY: the private area holds a Meta (invariant), borrowed as long as `self`.
@@ -168,7 +177,8 @@ impl Packet for Mbuf {
 
     #[inline(always)]
     fn head(&self) -> &[u8] {
-        bytes(self.header())
+        // SAFETY: a segment of the owned chain, borrowed as long as `self`.
+        unsafe { bytes(self.0) }
     }
 
     #[inline(always)]
@@ -190,12 +200,13 @@ impl Packet for Mbuf {
 
     fn segment(&self, i: usize) -> Option<&[u8]> {
         // SAFETY: a segment of the owned chain, borrowed as long as `self`.
-        self.nth(i).map(|segment| bytes(unsafe { segment.as_ref() }))
+        self.nth(i).map(|segment| unsafe { bytes(segment) })
     }
 
     fn segment_mut(&mut self, i: usize) -> Option<&mut [u8]> {
-        // SAFETY: as above, uniquely.
-        self.nth(i).map(|segment| unsafe { bytes_mut(segment) })
+        let segment = self.nth(i).filter(|s| self.has_alone(*s))?;
+        // SAFETY: as above, uniquely: no other chain has it.
+        Some(unsafe { bytes_mut(segment) })
     }
 
     #[inline(always)]
@@ -233,9 +244,12 @@ impl Packet for Mbuf {
 
     fn append(&mut self, n: usize) -> Option<&mut [u8]> {
         let last = self.last();
-        // SAFETY: a segment of the owned chain; no other reference to it is alive.
+        if !self.has_alone(last) {
+            return None;
+        }
+        // SAFETY: a segment of this chain alone; no other reference to it is alive.
         unsafe {
-            if n > tailroom(last.as_ref()) {
+            if n > tailroom(last.as_ptr()) {
                 return None;
             }
             let old = usize::from((*last.as_ptr()).data_len);
@@ -245,18 +259,22 @@ impl Packet for Mbuf {
         }
     }
 
-    fn truncate(&mut self, len: usize) {
+    fn truncate(&mut self, len: usize) -> bool {
         if len >= self.len() {
-            return;
+            return true;
         }
         let (mut segment, mut left, mut segments) = (self.0, len, 1);
         // SAFETY: `segment` walks the owned chain; the lengths of its segments sum to more than `len`, so the walk
-        // ends before the chain does, and an inconsistent sum ends it at the last segment.
+        // ends before the chain does, and an inconsistent sum ends it at the last segment. What is changed is this
+        // chain's alone.
         unsafe {
             while left > usize::from((*segment.as_ptr()).data_len) {
-                let Some(next) = NonNull::new((*segment.as_ptr()).next) else { return };
+                let Some(next) = NonNull::new((*segment.as_ptr()).next) else { return true };
                 left -= usize::from((*segment.as_ptr()).data_len);
                 (segment, segments) = (next, segments + 1);
+            }
+            if !self.has_alone(segment) {
+                return false;
             }
             (*segment.as_ptr()).data_len = left as u16;
             self.header_mut().pkt_len = len as u32;
@@ -264,6 +282,37 @@ impl Packet for Mbuf {
                 self.cut_behind(segment, segments);
             }
         }
+        true
+    }
+
+    fn chain(&mut self, tail: Mbuf) -> Result<(), Mbuf> {
+        let last = self.last();
+        let Ok(segments) = u16::try_from(self.segments() + tail.segments()) else { return Err(tail) };
+        if !self.has_alone(last) {
+            return Err(tail);
+        }
+        let tail = ManuallyDrop::new(tail);
+        let bytes = tail.header().pkt_len;
+        // SAFETY: `last` is a segment of this chain alone; `tail` hands its chain over, of which it has the first
+        // segment alone.
+        unsafe {
+            (*last.as_ptr()).next = tail.0.as_ptr();
+            (*tail.0.as_ptr()).nb_segs = 1;
+        }
+        let header = self.header_mut();
+        header.nb_segs = segments;
+        header.pkt_len += bytes;
+        Ok(())
+    }
+
+    #[inline]
+    fn share(self, uses: u16) -> Shared {
+        Shared::of(self, uses)
+    }
+
+    #[inline(always)]
+    fn attach(&mut self, shared: &mut Shared) -> bool {
+        shared.put_behind(self)
     }
 
     #[inline]
@@ -305,7 +354,8 @@ impl Packet for Mbuf {
 
     #[inline(always)]
     fn prefetch(&self) {
-        prefetch_data(self.header());
+        // SAFETY: alive.
+        unsafe { prefetch_data(self.0.as_ptr()) };
     }
 
     #[inline]
@@ -325,34 +375,49 @@ impl Mbuf {
     #[cold]
     #[inline(never)]
     fn gather(&mut self, n: usize) -> bool {
-        let header = self.header();
-        let have = usize::from(header.data_len);
-        if n > self.len() || n - have > tailroom(header) {
+        let have = usize::from(self.header().data_len);
+        // SAFETY: the first segment of the owned chain.
+        if n > self.len() || n - have > unsafe { tailroom(self.0.as_ptr()) } || !self.ends_well(n - have) {
             return false;
         }
         let mut want = n - have;
         while want > 0 {
             let Some(next) = NonNull::new(self.header().next) else { return false };
             // SAFETY: `next` is the second segment of the owned chain, its buffer distinct from the first one's, which
-            // has room for `want` more bytes (checked above).
+            // has room for `want` more bytes (checked above). It is changed only where this chain alone has it;
+            // where others have it too, the chain gives up its reference after it has read what it needs.
             unsafe {
-                let next = next.as_ptr();
-                let take = want.min(usize::from((*next).data_len));
-                let head = self.0.as_ptr();
-                let end = data(&*head).add(usize::from((*head).data_len));
-                ptr::copy_nonoverlapping(data(&*next), end, take);
+                let (head, from) = (self.0.as_ptr(), next.as_ptr());
+                let take = want.min(usize::from((*from).data_len));
+                let end = data(head).add(usize::from((*head).data_len));
+                ptr::copy_nonoverlapping(data(from), end, take);
                 (*head).data_len += take as u16;
-                (*next).data_off += take as u16;
-                (*next).data_len -= take as u16;
-                if (*next).data_len == 0 {
-                    (*head).next = (*next).next;
-                    (*head).nb_segs -= 1;
-                    (*next).next = ptr::null_mut();
-                    (*next).nb_segs = 1;
-                    ffi::lr_mbuf_free(next);
-                }
                 want -= take;
+                if take == usize::from((*from).data_len) {
+                    (*head).next = (*from).next;
+                    (*head).nb_segs -= 1;
+                    ffi::lr_mbuf_free_segment(from);
+                } else {
+                    (*from).data_off += take as u16;
+                    (*from).data_len -= take as u16;
+                }
             }
+        }
+        true
+    }
+
+    /// Whether the `want` bytes behind the first segment end with a segment, or in one that this chain alone has.
+    fn ends_well(&self, mut want: usize) -> bool {
+        let mut segment = self.0;
+        while want > 0 {
+            // SAFETY: segments of the owned chain.
+            let Some(next) = NonNull::new(unsafe { (*segment.as_ptr()).next }) else { return false };
+            // SAFETY: as above.
+            let len = usize::from(unsafe { (*next.as_ptr()).data_len });
+            if want < len {
+                return self.has_alone(next);
+            }
+            (segment, want) = (next, want - len);
         }
         true
     }
@@ -389,10 +454,11 @@ pub(crate) unsafe fn admit(burst: &mut [*mut rte_mbuf], rx_port: PortId) -> Admi
         // SAFETY: live mbufs; the private area belongs to whoever owns the mbuf.
         unsafe {
             // One test for the burst instead of one per packet: anything but one segment with one owner leaves a bit.
-            odd |= u64::from((*raw).nb_segs ^ 1) | u64::from((*raw).refcnt ^ 1) | (*raw).ol_flags & FOREIGN;
+            let references = refcnt(raw).load(Relaxed);
+            odd |= u64::from((*raw).nb_segs ^ 1) | u64::from(references ^ 1) | (*raw).ol_flags & FOREIGN;
             bytes += u64::from((*raw).pkt_len);
             set_received(raw, rx_port);
-            prefetch_data(&*raw);
+            prefetch_data(raw);
         }
     }
     if odd == 0 {
@@ -446,7 +512,7 @@ unsafe fn is_owned_chain(first: *mut rte_mbuf) -> bool {
     unsafe {
         let (mut segment, mut count, mut bytes) = (first, 0u32, 0u32);
         while !segment.is_null() {
-            if (*segment).refcnt != 1 || (*segment).ol_flags & FOREIGN != 0 {
+            if refcnt(segment).load(Acquire) != 1 || (*segment).ol_flags & FOREIGN != 0 {
                 return false;
             }
             count += 1;
@@ -500,29 +566,49 @@ pub(crate) unsafe fn free_raw(raw: *mut rte_mbuf) {
     unsafe { ffi::lr_mbuf_free(raw) }
 }
 
+/// The reference count of a segment. Owners of other chains change it at any time, so it is never read or written
+/// otherwise.
+///
+/// # Safety
+/// `raw` must be alive for `'a`.
+#[inline(always)]
+unsafe fn refcnt<'a>(raw: *mut rte_mbuf) -> &'a AtomicU16 {
+    // SAFETY: inside a live header, aligned (offset 18), and changed by atomic operations only.
+    unsafe { AtomicU16::from_ptr(&raw mut (*raw).refcnt) }
+}
+
 /// The private area: directly behind the header, on a cache line of its own.
 #[inline(always)]
 fn meta_of(raw: *mut rte_mbuf) -> *mut Meta {
     raw.wrapping_add(1).cast()
 }
 
+/// # Safety
+/// `segment` must be alive, like in all that follow. They read single fields: another owner may be changing the reference
+/// count beside them.
 #[inline(always)]
-fn prefetch_data(segment: &rte_mbuf) {
+unsafe fn prefetch_data(segment: *const rte_mbuf) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     // SAFETY: prefetching any address has no effect but on caches.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(data(segment).cast()) }
 }
 
 #[inline(always)]
-fn data(segment: &rte_mbuf) -> *mut u8 {
-    segment.buf_addr.cast::<u8>().wrapping_add(usize::from(segment.data_off))
+unsafe fn data(segment: *const rte_mbuf) -> *mut u8 {
+    // SAFETY: alive.
+    unsafe { (*segment).buf_addr.cast::<u8>().wrapping_add(usize::from((*segment).data_off)) }
 }
 
+/// # Safety
+/// The segment must be alive, and nobody change it, for `'a`.
 #[inline(always)]
-fn bytes(segment: &rte_mbuf) -> &[u8] {
+unsafe fn bytes<'a>(segment: NonNull<rte_mbuf>) -> &'a [u8] {
     // SAFETY: data_off + data_len <= buf_len in every mbuf (kept by all methods here and by drivers), and the bytes of
     // a pool are initialised memory.
-    unsafe { slice::from_raw_parts(data(segment), usize::from(segment.data_len)) }
+    unsafe {
+        let segment = segment.as_ptr();
+        slice::from_raw_parts(data(segment), usize::from((*segment).data_len))
+    }
 }
 
 /// # Safety
@@ -531,14 +617,17 @@ fn bytes(segment: &rte_mbuf) -> &[u8] {
 unsafe fn bytes_mut<'a>(segment: NonNull<rte_mbuf>) -> &'a mut [u8] {
     // SAFETY: as `bytes`; unique by the caller's promise.
     unsafe {
-        let segment = segment.as_ref();
-        slice::from_raw_parts_mut(data(segment), usize::from(segment.data_len))
+        let segment = segment.as_ptr();
+        slice::from_raw_parts_mut(data(segment), usize::from((*segment).data_len))
     }
 }
 
 #[inline(always)]
-fn tailroom(segment: &rte_mbuf) -> usize {
-    usize::from(segment.buf_len)
-        .saturating_sub(usize::from(segment.data_off))
-        .saturating_sub(usize::from(segment.data_len))
+unsafe fn tailroom(segment: *const rte_mbuf) -> usize {
+    // SAFETY: alive.
+    unsafe {
+        usize::from((*segment).buf_len)
+            .saturating_sub(usize::from((*segment).data_off))
+            .saturating_sub(usize::from((*segment).data_len))
+    }
 }

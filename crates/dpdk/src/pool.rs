@@ -213,6 +213,11 @@ impl PacketAlloc<Mbuf> for &'static Pool {
     fn alloc(&mut self) -> Option<Mbuf> {
         Pool::alloc(self)
     }
+
+    #[inline]
+    fn alloc_bulk(&mut self, batch: &mut Batch<Mbuf>, n: usize) -> bool {
+        Pool::alloc_bulk(self, batch, n)
+    }
 }
 
 /// Every pool made so far.

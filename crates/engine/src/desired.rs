@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+pub use linerate_pipeline::policy::{IpPolicy, SourceValidation};
+use linerate_router::acl::{AclAction, AclRule};
 use linerate_router::punt::PuntRates;
 
 /// All of it.
@@ -20,12 +22,18 @@ pub struct Desired {
     pub workers: Vec<WorkerSpec>,
     /// Ports, in order; a port's id is its position.
     pub ports: Vec<PortSpec>,
+    /// VRFs besides the default one; a VRF's number is its position plus one.
+    pub vrfs: Vec<VrfSpec>,
     /// Logical interfaces.
     pub interfaces: Vec<InterfaceSpec>,
     /// Static routes, configured ones first, then those of RIB files.
     pub routes: Vec<RouteSpec>,
     /// Static neighbours.
     pub neighbors: Vec<NeighborSpec>,
+    /// Access lists.
+    pub acls: Vec<AclSpec>,
+    /// Static multicast routes.
+    pub multicast_routes: Vec<MulticastRouteSpec>,
     /// ICMP errors sent per second and worker at most (token bucket).
     pub icmp_errors_per_second: u32,
     /// How Linux takes part; `None`: the router stands alone.
@@ -182,11 +190,30 @@ pub struct InterfaceSpec {
     pub addresses: Vec<IpNet>,
     /// Administratively up.
     pub up: bool,
+    /// Name of the access list for what comes in by it.
+    pub acl_in: Option<String>,
+    /// Name of the access list for what leaves by it.
+    pub acl_out: Option<String>,
+    /// Name of its VRF; `None`: the default one.
+    pub vrf: Option<String>,
+    /// What is left to the operator about IP on it.
+    pub policy: IpPolicy,
+}
+
+/// A VRF: a routing table of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VrfSpec {
+    /// Name in configuration and views.
+    pub name: String,
+    /// The table that Linux and FRR have its routes in; `None`: it has none from there.
+    pub table: Option<u32>,
 }
 
 /// A static route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteSpec {
+    /// Name of its VRF; `None`: the default one.
+    pub vrf: Option<Arc<str>>,
     /// Destination.
     pub prefix: IpNet,
     /// What to do; shared between the routes of a table that have the same next hops.
@@ -215,6 +242,20 @@ pub struct Path {
     pub interface: Option<String>,
     /// Relative share, 1 to 256.
     pub weight: u16,
+    /// With a gateway and no interface: name of the VRF whose routes lead to it. With neither: name of the VRF in whose table
+    /// the destination is looked up again. `None`: the route's own.
+    pub vrf: Option<String>,
+}
+
+/// An access list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AclSpec {
+    /// Name in configuration and views.
+    pub name: String,
+    /// Rules, in order of precedence.
+    pub rules: Arc<[AclRule]>,
+    /// What becomes of packets that no rule matches.
+    pub default: AclAction,
 }
 
 /// A static neighbour.
@@ -226,4 +267,26 @@ pub struct NeighborSpec {
     pub address: IpAddr,
     /// Its MAC address.
     pub mac: [u8; 6],
+}
+
+/// A static multicast route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MulticastRouteSpec {
+    /// The sender; `None`: all that have no route of their own for the group.
+    pub source: Option<IpAddr>,
+    /// The group.
+    pub group: IpAddr,
+    /// Name of the interface that packets must come in by.
+    pub input: String,
+    /// Where copies go.
+    pub outputs: Vec<MulticastOutputSpec>,
+}
+
+/// An output of a static multicast route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MulticastOutputSpec {
+    /// Interface name.
+    pub interface: String,
+    /// Packets must come in with a TTL (hop limit) above this.
+    pub ttl_threshold: u8,
 }

@@ -123,6 +123,7 @@ fn a_routing_worker_never_allocates() {
             ("2001:db8:100::/40".parse().unwrap(), via("2001:db8:1::2")),
         ],
         neighbors: vec![neighbor(gateway("10.0.1.2")), neighbor(gateway("2001:db8:1::2"))],
+        vrfs: Vec::new(),
     };
     router.apply(0, config).unwrap();
     let parts = RouterParts { plane: router.plane(), seed: 1, icmp_errors_per_second: 100, punt: None };
@@ -156,8 +157,8 @@ fn a_routing_worker_never_allocates() {
         while out.pop().is_ok() {}
         if given % 1000 == 0 {
             let prefix = "198.18.3.0/24".parse().unwrap();
-            router.insert(1, linerate_router::Source::Static, prefix, &via("10.0.1.2")).unwrap();
-            router.withdraw(2, linerate_router::Source::Static, prefix).unwrap();
+            router.insert(1, 0, linerate_router::Source::Static, prefix, &via("10.0.1.2")).unwrap();
+            router.withdraw(2, 0, linerate_router::Source::Static, prefix).unwrap();
         }
         assert!(start.elapsed().as_secs() < 30, "{:?}", workers.views()[0].counters.port(0));
     }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use linerate_dpdk::{Eal, Mbuf, Pool, PoolConfig, Port, RxQueue, Started, TxQueue};
 use linerate_engine::desired::{
-    Desired, DpdkSpec, IdleSpec, InterfaceSpec, MemorySpec, NeighborSpec, Path, PortSpec, RouteAction,
-    RouteSpec, WorkerSpec,
+    Desired, DpdkSpec, IdleSpec, InterfaceSpec, IpPolicy, MemorySpec, NeighborSpec, Path, PortSpec,
+    RouteAction, RouteSpec, WorkerSpec,
 };
 use linerate_engine::instance::{Instance, Product};
 use linerate_linux::thread as os;
@@ -39,12 +39,16 @@ fn interface(n: u8, up: bool) -> InterfaceSpec {
             format!("2001:db8:{n}::1/64").parse().unwrap(),
         ],
         up,
+        acl_in: None,
+        acl_out: None,
+        vrf: None,
+        policy: IpPolicy::default(),
     }
 }
 
 fn via(gateway: &str) -> Arc<RouteAction> {
     let gateway = Some(gateway.parse().unwrap());
-    Arc::new(RouteAction::Forward(vec![Path { gateway, interface: None, weight: 1 }]))
+    Arc::new(RouteAction::Forward(vec![Path { gateway, interface: None, weight: 1, vrf: None }]))
 }
 
 /// Two ports, two networks, a static gateway behind the second, and some routes by it.
@@ -62,12 +66,15 @@ fn desired(workers: usize) -> Desired {
         promiscuous: false,
     };
     let route = |prefix: &str, action: &Arc<RouteAction>| RouteSpec {
+        vrf: None,
         prefix: prefix.parse().unwrap(),
         action: action.clone(),
     };
     let gateway = via("10.0.1.2");
     Desired {
+        multicast_routes: Vec::new(),
         linux: None,
+        vrfs: Vec::new(),
         dpdk: DpdkSpec {
             file_prefix: format!("router-test-{}", std::process::id()),
             memory: MemorySpec::NoHuge { megabytes: 192 },
@@ -87,6 +94,7 @@ fn desired(workers: usize) -> Desired {
         neighbors: ["10.0.1.2", "2001:db8:1::2"]
             .map(|a| NeighborSpec { interface: "if1".into(), address: a.parse().unwrap(), mac: GATEWAY })
             .into(),
+        acls: Vec::new(),
         icmp_errors_per_second: 100,
     }
 }
@@ -223,7 +231,11 @@ fn an_unknown_neighbour_is_asked_for_and_no_packet_is_lost() {
 #[test]
 fn control_asks_for_gateways_of_routes_through_a_worker() {
     let mut d = desired(1);
-    d.routes.push(RouteSpec { prefix: "203.0.113.0/24".parse().unwrap(), action: via("10.0.1.50") });
+    d.routes.push(RouteSpec {
+        vrf: None,
+        prefix: "203.0.113.0/24".parse().unwrap(),
+        action: via("10.0.1.50"),
+    });
     let mut lab = Lab::new(&d);
     // Nobody has sent a packet: the route alone makes control ask, in a probe that a worker sends.
     let start = Instant::now();
@@ -283,8 +295,8 @@ fn flapping_routes_lose_no_packet_of_others() {
                 let insert = random.below(2) == 0;
                 instance.with_router(|r, now| {
                     match insert {
-                        true => r.insert(now, Source::Learned, prefix.into(), &gateway).map(|()| true),
-                        false => r.withdraw(now, Source::Learned, prefix.into()),
+                        true => r.insert(now, 0, Source::Learned, prefix.into(), &gateway).map(|()| true),
+                        false => r.withdraw(now, 0, Source::Learned, prefix.into()),
                     }
                     .unwrap()
                 });
@@ -335,7 +347,7 @@ fn what_the_router_cannot_be_is_said_before_anything_is_touched() {
         (
             |d| {
                 let action = Arc::new(RouteAction::Forward(vec![]));
-                d.routes.push(RouteSpec { prefix: "203.0.113.0/24".parse().unwrap(), action });
+                d.routes.push(RouteSpec { vrf: None, prefix: "203.0.113.0/24".parse().unwrap(), action });
             },
             "203.0.113.0/24",
         ),

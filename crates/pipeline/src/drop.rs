@@ -62,8 +62,14 @@ drop_reasons! {
     Ip4BadOptions = "ip4_bad_options",
     /// The IPv4 packet has a source route, by which senders get round filters: refused, as RFC 7126 advises.
     Ip4SourceRoute = "ip4_source_route",
-    /// The IPv4 source address can never be a sender (multicast, broadcast, loopback, or 0/8 in transit).
+    /// The IPv4 source address can never be a sender (multicast, broadcast, loopback, reserved, or 0/8 in transit).
     Ip4BadSource = "ip4_bad_source",
+    /// The IPv4 source address is one of this router's own: somebody uses it, or a packet came back.
+    Ip4OwnSource = "ip4_own_source",
+    /// An IPv4 link-local address (169.254/16) was about to leave its link (RFC 3927 2.7).
+    Ip4LinkLocalScope = "ip4_link_local_scope",
+    /// No route speaks for the IPv4 source address, where the interface asks for one (RFC 3704).
+    Ip4SourceInvalid = "ip4_source_invalid",
     /// The IPv4 destination may not be forwarded (loopback, 0/8, or reserved 240/4).
     Ip4BadDestination = "ip4_bad_destination",
     /// An IPv4 multicast packet, and no multicast route wants it.
@@ -78,16 +84,35 @@ drop_reasons! {
     Ip6BadVersion = "ip6_bad_version",
     /// The IPv6 payload length exceeds the frame.
     Ip6BadPayloadLength = "ip6_bad_payload_length",
-    /// The IPv6 source address can never be a sender (multicast, loopback, or unspecified in transit).
+    /// The IPv6 source address can never be a sender (multicast, loopback, IPv4 in IPv6, or unspecified in transit).
     Ip6BadSource = "ip6_bad_source",
-    /// The IPv6 destination may not be forwarded (unspecified, loopback, or interface-local multicast).
+    /// The IPv6 source address is one of this router's own: somebody uses it, or a packet came back.
+    Ip6OwnSource = "ip6_own_source",
+    /// No route speaks for the IPv6 source address, where the interface asks for one (RFC 3704).
+    Ip6SourceInvalid = "ip6_source_invalid",
+    /// The IPv6 destination may not be forwarded (unspecified, loopback, IPv4 in IPv6, or interface-local multicast).
     Ip6BadDestination = "ip6_bad_destination",
     /// A link-local address was about to leave its link (RFC 4291 2.5.6).
     Ip6LinkLocalScope = "ip6_link_local_scope",
     /// An IPv6 multicast packet, and no multicast route wants it.
     Ip6MulticastUnrouted = "ip6_multicast_unrouted",
+    /// A multicast packet came in by another interface than the one its route says: a copy that went round (RPF check).
+    MulticastWrongInterface = "multicast_wrong_interface",
+    /// A multicast packet whose route has no output that is up.
+    MulticastNoOutput = "multicast_no_output",
+    /// A multicast packet for this router itself, of which there are more than it wants to see.
+    MulticastMemberLimit = "multicast_member_limit",
     /// An IPv6 extension header is malformed or cut off.
     Ip6BadExtension = "ip6_bad_extension",
+    /// The access list for packets that come in by the interface denies it.
+    AclInDenied = "acl_in_denied",
+    /// The access list for packets that leave by the interface denies it.
+    AclOutDenied = "acl_out_denied",
+    /// An access list rejects it, and no ICMP error was sent about it (forbidden, or rate limit).
+    AclRejected = "acl_rejected",
+    /// An access list applies, and the packet hides what it asks about: TCP fragments that split the TCP header (RFC 3128), or
+    /// IPv6 extension headers that are malformed, cut off, or more than are followed (RFC 7112).
+    AclUndetermined = "acl_undetermined",
     /// The IPv4 TTL or IPv6 hop limit ran out, and no ICMP error was sent about it (forbidden, or rate limit).
     TtlExpired = "ttl_expired",
     /// No route covers the destination, and no ICMP error was sent about it (forbidden, or rate limit).

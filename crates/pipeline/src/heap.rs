@@ -1,5 +1,7 @@
 //! Packets on the heap: the same contract as mbufs, for node tests and fuzzing.
 
+use std::sync::Arc;
+
 use crate::{Meta, Packet, PacketAlloc, PortId};
 
 /// Headroom in front of the first segment, as DPDK's default.
@@ -16,22 +18,55 @@ pub struct HeapPacket {
     segments: Vec<Segment>,
 }
 
-#[derive(Clone, Debug)]
+/// Bytes that several packets may have.
+#[derive(Debug)]
 struct Segment {
-    buffer: Vec<u8>,
+    buffer: Arc<Vec<u8>>,
     start: usize,
     end: usize,
+}
+
+/// A copy of a packet is a packet of its own: it shares nothing.
+impl Clone for Segment {
+    fn clone(&self) -> Self {
+        Segment { buffer: Arc::new(self.buffer.to_vec()), ..*self }
+    }
+}
+
+/// The bytes of a packet that was given up for sharing.
+#[derive(Debug)]
+pub struct HeapShared {
+    segments: Vec<Segment>,
+    uses: u16,
 }
 
 impl Segment {
     fn new(bytes: &[u8], headroom: usize) -> Self {
         let mut buffer = vec![0; headroom + bytes.len() + TAILROOM];
         buffer[headroom..headroom + bytes.len()].copy_from_slice(bytes);
-        Segment { buffer, start: headroom, end: headroom + bytes.len() }
+        Segment { buffer: Arc::new(buffer), start: headroom, end: headroom + bytes.len() }
     }
 
     fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
+    }
+
+    fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// The bytes, to change, where no other packet has them.
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        Arc::get_mut(&mut self.buffer).map(|b| &mut b[self.start..self.end])
+    }
+
+    fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.buffer) > 1
+    }
+
+    /// One more owner of the same bytes.
+    fn another(&self) -> Self {
+        Segment { buffer: Arc::clone(&self.buffer), ..*self }
     }
 }
 
@@ -64,7 +99,7 @@ impl HeapPacket {
     /// [`Packet::pull`] must refuse.
     pub fn tight(mut self) -> Self {
         for s in &mut self.segments {
-            *s = Segment { buffer: s.bytes().to_vec(), start: 0, end: s.bytes().len() };
+            *s = Segment { buffer: Arc::new(s.bytes().to_vec()), start: 0, end: s.bytes().len() };
         }
         self
     }
@@ -80,6 +115,8 @@ impl HeapPacket {
 }
 
 impl Packet for HeapPacket {
+    type Shared = HeapShared;
+
     fn meta(&self) -> &Meta {
         &self.meta
     }
@@ -105,7 +142,7 @@ impl Packet for HeapPacket {
     }
 
     fn len(&self) -> usize {
-        self.segments.iter().map(|s| s.end - s.start).sum()
+        self.segments.iter().map(Segment::len).sum()
     }
 
     fn head(&self) -> &[u8] {
@@ -118,7 +155,8 @@ impl Packet for HeapPacket {
 
     fn split_mut(&mut self) -> (&mut [u8], &mut Meta) {
         let s = &mut self.segments[0];
-        (&mut s.buffer[s.start..s.end], &mut self.meta)
+        // The first segment is the packet's own: this copies nothing.
+        (&mut Arc::make_mut(&mut s.buffer)[s.start..s.end], &mut self.meta)
     }
 
     fn segments(&self) -> usize {
@@ -130,30 +168,35 @@ impl Packet for HeapPacket {
     }
 
     fn segment_mut(&mut self, i: usize) -> Option<&mut [u8]> {
-        self.segments.get_mut(i).map(|s| &mut s.buffer[s.start..s.end])
+        self.segments.get_mut(i)?.bytes_mut()
     }
 
     fn pull(&mut self, n: usize) -> Option<&mut [u8]> {
-        if n > self.len() {
+        let mut missing = n.saturating_sub(self.first().len());
+        if n > self.len() || missing > self.first().buffer.len() - self.first().end {
             return None;
         }
-        while self.first().end - self.first().start < n {
-            let have = self.first().end - self.first().start;
-            let room = self.first().buffer.len() - self.first().end;
-            let next = &mut self.segments[1];
-            let take = (n - have).min(next.end - next.start);
-            if take > room {
-                return None;
-            }
-            let moved = next.buffer[next.start..next.start + take].to_vec();
-            next.start += take;
-            if next.start == next.end {
-                self.segments.remove(1);
-            }
-            let first = &mut self.segments[0];
-            first.buffer[first.end..first.end + take].copy_from_slice(&moved);
-            first.end += take;
+        // The segments that will be used up, and what is taken of the next one.
+        let mut whole = 1;
+        while let Some(next) = self.segments.get(whole).filter(|s| missing > 0 && s.len() <= missing) {
+            missing -= next.len();
+            whole += 1;
         }
+        if missing > 0 && self.segments.get(whole).is_none_or(Segment::is_shared) {
+            return None;
+        }
+        let mut moved = Vec::new();
+        for used in self.segments.drain(1..whole) {
+            moved.extend_from_slice(used.bytes());
+        }
+        if let Some(part) = self.segments.get_mut(1).filter(|_| missing > 0) {
+            moved.extend_from_slice(&part.bytes()[..missing]);
+            part.start += missing;
+        }
+        let first = &mut self.segments[0];
+        let end = first.end;
+        first.end += moved.len();
+        Arc::make_mut(&mut first.buffer)[end..end + moved.len()].copy_from_slice(&moved);
         Some(self.head_mut())
     }
 
@@ -178,22 +221,55 @@ impl Packet for HeapPacket {
         if n > last.buffer.len() - end {
             return None;
         }
+        let buffer = Arc::get_mut(&mut last.buffer)?;
         last.end += n;
-        Some(&mut last.buffer[end..end + n])
+        Some(&mut buffer[end..end + n])
     }
 
-    fn truncate(&mut self, len: usize) {
-        let mut left = len;
-        let mut keep = 0;
-        for (i, s) in self.segments.iter_mut().enumerate() {
-            let n = (s.end - s.start).min(left);
-            s.end = s.start + n;
-            left -= n;
-            if n > 0 {
-                keep = i + 1;
-            }
+    fn truncate(&mut self, len: usize) -> bool {
+        if len >= self.len() {
+            return true;
         }
-        self.segments.truncate(keep.max(1));
+        let (mut at, mut left) = (0, len);
+        while left > self.segments[at].len() {
+            left -= self.segments[at].len();
+            at += 1;
+        }
+        let last = &mut self.segments[at];
+        if at > 0 && last.is_shared() {
+            return false;
+        }
+        last.end = last.start + left;
+        self.segments.truncate(at + 1);
+        true
+    }
+
+    fn chain(&mut self, tail: Self) -> Result<(), Self> {
+        let last = self.segments.len() - 1;
+        if last > 0 && self.segments[last].is_shared() {
+            return Err(tail);
+        }
+        self.segments.extend(tail.segments);
+        Ok(())
+    }
+
+    fn share(self, uses: u16) -> HeapShared {
+        HeapShared { segments: self.segments, uses }
+    }
+
+    fn attach(&mut self, shared: &mut HeapShared) -> bool {
+        let last = self.segments.len() - 1;
+        if shared.uses == 0 || (last > 0 && self.segments[last].is_shared()) {
+            return false;
+        }
+        shared.uses -= 1;
+        if shared.uses == 0 {
+            // The last one gets what is left: then nobody holds more than is said.
+            self.segments.append(&mut shared.segments);
+        } else {
+            self.segments.extend(shared.segments.iter().map(Segment::another));
+        }
+        true
     }
 }
 
@@ -220,7 +296,7 @@ impl PacketAlloc<HeapPacket> for HeapAlloc {
     fn alloc(&mut self) -> Option<HeapPacket> {
         self.left = self.left.checked_sub(1)?;
         let mut packet = HeapPacket::new(&[]);
-        packet.segments[0].buffer.resize(HEADROOM + 2048, 0);
+        Arc::make_mut(&mut packet.segments[0].buffer).resize(HEADROOM + 2048, 0);
         Some(packet)
     }
 }
@@ -261,5 +337,24 @@ mod tests {
         let mut gap = HeapPacket::with_segments(&[&[1], &[], &[2, 3]]);
         gap.truncate(2);
         assert_eq!(gap.bytes(), [1, 2], "an empty segment between others is none of the end");
+    }
+
+    #[test]
+    fn shared_bytes_are_read_by_all_and_changed_by_none() {
+        let mut shared = HeapPacket::with_segments(&[&[1, 2], &[3, 4]]).share(2);
+        let mut heads = [HeapPacket::new(&[8]), HeapPacket::new(&[9]), HeapPacket::new(&[7])];
+        assert_eq!(heads.each_mut().map(|h| h.attach(&mut shared)), [true, true, false]);
+        let [mut a, mut b, _] = heads;
+        assert_eq!((a.bytes(), b.bytes()), (vec![8, 1, 2, 3, 4], vec![9, 1, 2, 3, 4]));
+        assert!(a.segment_mut(1).is_none() && a.append(1).is_none());
+        assert!(a.pull(2).is_none(), "a part of what others have too");
+        assert!(!a.truncate(3) && !a.truncate(4) && a.chain(HeapPacket::new(&[5])).is_err());
+        assert_eq!(a.pull(5).unwrap(), [8, 1, 2, 3, 4]);
+        assert_eq!((a.segments(), b.segments()), (1, 3));
+        b.segment_mut(1).unwrap()[0] = 6;
+        assert!(b.truncate(2));
+        assert_eq!((a.bytes(), b.bytes()), (vec![8, 1, 2, 3, 4], vec![9, 6]));
+        assert!(b.truncate(1) && b.chain(a).is_ok());
+        assert_eq!(b.bytes(), [9, 8, 1, 2, 3, 4]);
     }
 }

@@ -9,9 +9,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use linerate_tables::snapshot::Snapshot;
 
+use crate::addresses::Addresses;
 use crate::counters::MAX_PORTS;
 use crate::meta::IF_NONE;
+use crate::policy::{IpPolicy, VRF_DEFAULT, VrfId};
 use crate::{IfIndex, PortId};
+
+pub use crate::addresses::OwnFilter;
 
 /// The highest VLAN id that an interface can have (IEEE 802.1Q 9.6: 4095 is reserved, 0 means "no VLAN").
 pub const MAX_VLAN: u16 = 4094;
@@ -46,6 +50,10 @@ pub struct Interface {
     pub ip6: Vec<Ipv6Net>,
     /// The link-local address: the first configured one, else the one made of the MAC address (RFC 4291 app. A).
     pub link_local: Ipv6Addr,
+    /// The VRF it belongs to: whose routes what comes in by it follows, and whose its own networks are.
+    pub vrf: VrfId,
+    /// What the operator decided about IP here.
+    pub policy: IpPolicy,
     /// Virtual routers that this one is the master of here (RFC 5798).
     pub virtuals: Vec<VirtualMac>,
 }
@@ -79,6 +87,8 @@ impl Interface {
             ip4,
             ip6,
             link_local: configured.unwrap_or_else(|| link_local_of(mac)),
+            vrf: VRF_DEFAULT,
+            policy: IpPolicy::default(),
             virtuals: Vec::new(),
         }
     }
@@ -162,9 +172,8 @@ pub struct InterfaceTable {
     vlans: [Option<Box<[IfIndex; 4096]>>; MAX_PORTS],
     /// Sorted by (port, outer, inner).
     double: Vec<((PortId, u16, u16), IfIndex)>,
-    /// The router's own addresses, sorted.
-    own4: Vec<Ipv4Addr>,
-    own6: Vec<Ipv6Addr>,
+    /// The router's own addresses.
+    addresses: Addresses,
 }
 
 impl Default for InterfaceTable {
@@ -174,8 +183,7 @@ impl Default for InterfaceTable {
             untagged: [IF_NONE; MAX_PORTS],
             vlans: std::array::from_fn(|_| None),
             double: Vec::new(),
-            own4: Vec::new(),
-            own6: Vec::new(),
+            addresses: Addresses::default(),
         }
     }
 }
@@ -191,14 +199,7 @@ impl InterfaceTable {
         if let Some(w) = table.double.windows(2).find(|w| w[0].0 == w[1].0) {
             return Err(table.conflict(w[0].1, w[1].1));
         }
-        let all = || table.interfaces.iter().flatten();
-        let (mut own4, mut own6): (Vec<_>, Vec<_>) = (
-            all().flat_map(|i| &i.ip4).map(Ipv4Net::addr).collect(),
-            all().flat_map(|i| &i.ip6).map(Ipv6Net::addr).collect(),
-        );
-        own4.sort_unstable();
-        own6.sort_unstable();
-        (table.own4, table.own6) = (own4, own6);
+        table.addresses = Addresses::of(table.iter());
         Ok(table)
     }
 
@@ -285,45 +286,65 @@ impl InterfaceTable {
         self.interfaces.get(usize::from(index))?.as_ref()
     }
 
-    /// Whether an address is this router's, on whatever interface.
-    pub fn owns_ip4(&self, addr: Ipv4Addr) -> bool {
-        self.own4.binary_search(&addr).is_ok()
+    /// Whether an address is this router's in a VRF, on whatever interface.
+    pub fn owns_ip4(&self, vrf: VrfId, addr: Ipv4Addr) -> bool {
+        self.addresses.owns4(vrf, addr)
     }
 
-    /// Whether an address is this router's, on whatever interface. Link-local addresses belong to their interface
-    /// alone and are not asked for here.
-    pub fn owns_ip6(&self, addr: Ipv6Addr) -> bool {
-        self.own6.binary_search(&addr).is_ok()
+    /// Whether an address is this router's in a VRF, on whatever interface. Link-local addresses belong to their
+    /// interface alone and are not asked for here.
+    pub fn owns_ip6(&self, vrf: VrfId, addr: Ipv6Addr) -> bool {
+        self.addresses.owns6(vrf, addr)
     }
 
-    /// Some IPv4 address of this router: what an interface without one speaks with (RFC 1812 5.2.2, unnumbered).
-    pub fn any_ip4(&self) -> Option<Ipv4Addr> {
-        self.own4.first().copied()
+    /// Whether an address is the first or last one of a network of a VRF's interfaces: a broadcast there (RFC 1812
+    /// 5.3.5; none of /31 and /32, RFC 3021).
+    pub fn is_broadcast_ip4(&self, vrf: VrfId, addr: Ipv4Addr) -> bool {
+        self.addresses.broadcast4(vrf, addr).is_some()
+    }
+
+    /// The interface in one of whose networks an address is the first or last one.
+    pub fn broadcast_interface(&self, vrf: VrfId, addr: Ipv4Addr) -> Option<(IfIndex, &Interface)> {
+        let index = self.addresses.broadcast4(vrf, addr)?;
+        Some((index, self.get(index)?))
+    }
+
+    /// A quick test for addresses of the router.
+    #[inline(always)]
+    pub fn own_filter(&self) -> OwnFilter<'_> {
+        self.addresses.filter()
+    }
+
+    /// Some IPv4 address of this router in a VRF: what an interface without one speaks with (RFC 1812 5.2.2,
+    /// unnumbered).
+    pub fn any_ip4(&self, vrf: VrfId) -> Option<Ipv4Addr> {
+        self.addresses.own4(vrf).next()
     }
 
     /// The address to speak to `to` with on an interface: its own ([`Interface::source_ip4`]), on one without any
-    /// [another one](Self::any_ip4) of the router's. `None` where the router has no IPv4 address.
+    /// [another one](Self::any_ip4) of the router's in the same VRF. `None` where the router has no IPv4 address there.
     pub fn source_ip4(&self, interface: &Interface, to: Ipv4Addr) -> Option<Ipv4Addr> {
-        interface.source_ip4(to).or_else(|| self.any_ip4())
+        interface.source_ip4(to).or_else(|| self.any_ip4(interface.vrf))
     }
 
     /// Whether an address is the router's as seen on an interface: one of the interface's own; on an unnumbered one,
-    /// which has none, any address of the router, for it speaks with those.
+    /// which has none, any address of the router in its VRF, for it speaks with those.
     pub fn answers_ip4(&self, interface: &Interface, addr: Ipv4Addr) -> bool {
-        interface.owns_ip4(addr) || (interface.ip4.is_empty() && self.owns_ip4(addr))
+        interface.owns_ip4(addr) || (interface.ip4.is_empty() && self.owns_ip4(interface.vrf, addr))
     }
 
-    /// Some IPv6 address of this router that is not link-local.
-    pub fn any_ip6(&self) -> Option<Ipv6Addr> {
-        self.own6.iter().find(|a| !a.is_unicast_link_local()).copied()
+    /// Some IPv6 address of this router in a VRF that is not link-local.
+    pub fn any_ip6(&self, vrf: VrfId) -> Option<Ipv6Addr> {
+        self.addresses.own6(vrf).find(|a| !a.is_unicast_link_local())
     }
 
     /// The address to send a packet to `to` with that answers something received by an interface, and may be routed:
     /// as [`Interface::source_ip6`], but never a link-local address for a packet that may leave the link (RFC 4291
-    /// 2.5.6). `None` where the router has no address that reaches so far.
+    /// 2.5.6). `None` where the router has no address in the interface's VRF that reaches so far.
     pub fn source_ip6(&self, interface: &Interface, to: Ipv6Addr) -> Option<Ipv6Addr> {
         let own = interface.source_ip6(to);
-        if to.is_unicast_link_local() || !own.is_unicast_link_local() { Some(own) } else { self.any_ip6() }
+        let reaches = to.is_unicast_link_local() || !own.is_unicast_link_local();
+        if reaches { Some(own) } else { self.any_ip6(interface.vrf) }
     }
 
     /// An interface by name.

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod addresses;
 pub mod batch;
 pub mod counters;
 pub mod drop;
@@ -18,6 +19,7 @@ pub mod meta;
 pub mod node;
 pub mod nodes;
 pub mod packet;
+pub mod policy;
 pub mod trace;
 pub mod tx;
 
@@ -30,4 +32,5 @@ pub use interface::{Interface, InterfaceTable, Interfaces};
 pub use meta::{IfIndex, Meta, PortId};
 pub use node::{Cx, Exit, Exits, Node};
 pub use packet::{Packet, PacketAlloc};
+pub use policy::{IpPolicy, SourceValidation, VRF_DEFAULT, VrfId};
 pub use tx::TxBuffers;

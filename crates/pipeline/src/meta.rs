@@ -1,5 +1,7 @@
 //! Per-packet metadata: plain old data of one cache line that travels with the packet.
 
+use crate::policy::VrfId;
+
 /// Index of a port (a DPDK device), dense from 0.
 pub type PortId = u16;
 
@@ -44,6 +46,11 @@ pub struct Meta {
     pub adjacency: u32,
     /// Flow hash over the 5-tuple (valid with [`flags::HASH`]).
     pub hash: u32,
+    /// VRF of the interface it came in by: whose routes it follows.
+    pub vrf: VrfId,
+    /// VRF in whose table its way was found, where that is not by an adjacency: another than [`vrf`](Self::vrf) where
+    /// routes lead from one table to another.
+    pub found_in: VrfId,
     /// Free for the product whose graph this is.
     pub user: u32,
 }
@@ -61,6 +68,12 @@ pub mod flags {
     /// Made here, or a received packet turned into an answer: it leaves with the TTL it has, and no ICMP error is
     /// sent about it.
     pub const GENERATED: u16 = 1 << 4;
+    /// The interface it came in by asks for [validation](crate::policy::SourceValidation) of its source address.
+    pub const CHECK_SOURCE: u16 = 1 << 5;
+    /// The interface it came in by wants senders to be told of better ways ([redirects](crate::policy::IpPolicy)).
+    pub const REDIRECTS: u16 = 1 << 6;
+    /// An access list refused it, and the ICMP error that is due says so.
+    pub const FILTERED: u16 = 1 << 7;
 }
 
 const _: () = assert!(size_of::<Meta>() <= 64);

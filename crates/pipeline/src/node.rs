@@ -185,6 +185,12 @@ impl<'a, P: Packet, E: Exit> Exits<'a, P, E> {
         self.buffer.codes[i % BURST] = exit.code();
     }
 
+    /// By which exit packet `i` leaves, as far as that has been said.
+    #[inline(always)]
+    pub fn get(&self, i: usize) -> Option<E> {
+        E::ALL.get(usize::from(self.buffer.codes[i % BURST])).copied()
+    }
+
     /// All packets of the batch leave by `exit`; single packets may be set differently afterwards.
     #[inline(always)]
     pub fn set_all(&mut self, exit: E) {

@@ -10,7 +10,14 @@ use crate::{Batch, Meta, PortId};
 /// Offsets count from the first byte of the packet (the Ethernet destination on receive). No method panics: what does
 /// not fit is refused by the return value. Only the first segment ([`head`](Self::head)) is a slice; headers that
 /// may lie across segments are made contiguous by [`pull`](Self::pull).
+///
+/// **Sharing.** A packet owns its first segment alone, always. Later segments may be common to several packets
+/// ([`share`](Self::share)): everybody reads them, nobody changes them, and the last of their owners frees them. Methods
+/// that would have to change a segment which others have too refuse; received packets have none of those.
 pub trait Packet: Sized + Send + 'static {
+    /// The bytes of a former packet, to be put behind several others without copying.
+    type Shared: Send;
+
     /// The packet's metadata.
     fn meta(&self) -> &Meta;
 
@@ -52,11 +59,12 @@ pub trait Packet: Sized + Send + 'static {
     /// Segment `i` of [`segments`](Self::segments); `None` past the last.
     fn segment(&self, i: usize) -> Option<&[u8]>;
 
-    /// Segment `i`, to change; `None` past the last.
+    /// Segment `i`, to change; `None` past the last, and where other packets have it too.
     fn segment_mut(&mut self, i: usize) -> Option<&mut [u8]>;
 
     /// Makes the first `n` bytes contiguous in the head and returns the head. `None` (and no change) where the packet
-    /// is shorter than `n` or the first segment's buffer cannot hold them.
+    /// is shorter than `n`, the first segment's buffer cannot hold them, or only a part of a segment that others have too
+    /// would go there.
     fn pull(&mut self, n: usize) -> Option<&mut [u8]>;
 
     /// Adds `n` bytes in front, from the headroom; returns the head, new bytes first (their content is undefined).
@@ -68,11 +76,25 @@ pub trait Packet: Sized + Send + 'static {
     fn trim_front(&mut self, n: usize) -> bool;
 
     /// Adds `n` bytes at the end, within the last segment; returns the new bytes (content undefined). `None` (and no
-    /// change) where the tailroom is too small.
+    /// change) where the tailroom is too small or other packets have that segment too.
     fn append(&mut self, n: usize) -> Option<&mut [u8]>;
 
-    /// Cuts the packet to `len` bytes, freeing segments that become empty. Longer than the packet: no change.
-    fn truncate(&mut self, len: usize);
+    /// Cuts the packet to `len` bytes, freeing segments that become empty. Longer than the packet: no change. `false` (and no
+    /// change) where the cut falls into, or directly behind, a segment that other packets have too.
+    fn truncate(&mut self, len: usize) -> bool;
+
+    /// Joins the segments of `tail` behind those of `self`; its metadata is lost. Gives `tail` back (and no change) where
+    /// there would be more than 65,535 segments, or other packets have the last segment of `self` too.
+    fn chain(&mut self, tail: Self) -> Result<(), Self>;
+
+    /// Gives the packet up so that its bytes can stand behind at most `uses` others ([`attach`](Self::attach)). From now
+    /// on they are read-only. Bytes in front of the packet and its metadata are lost to it.
+    fn share(self, uses: u16) -> Self::Shared;
+
+    /// Puts shared bytes behind the packet's own without copying them. `false` (and no change) where the uses asked for are
+    /// used up, there would be more than 65,535 segments, or other packets have the last segment of `self` too.
+    #[must_use]
+    fn attach(&mut self, shared: &mut Self::Shared) -> bool;
 
     /// Copies bytes from `offset` on into `out`, over segment borders; returns how many there were.
     fn copy_out(&self, offset: usize, out: &mut [u8]) -> usize {
@@ -119,4 +141,19 @@ pub trait PacketAlloc<P> {
     /// An empty packet with zeroed metadata and full headroom. `None` where the pool is exhausted; the caller counts
     /// that as a named drop.
     fn alloc(&mut self) -> Option<P>;
+
+    /// Appends `n` such packets to `batch`, all or none: `false` where the pool or the batch has too little room.
+    #[must_use]
+    fn alloc_bulk(&mut self, batch: &mut Batch<P>, n: usize) -> bool {
+        let old = batch.len();
+        if n > batch.remaining_capacity() {
+            return false;
+        }
+        batch.extend(std::iter::from_fn(|| self.alloc()).take(n));
+        let all = batch.len() == old + n;
+        if !all {
+            batch.truncate(old);
+        }
+        all
+    }
 }

@@ -18,8 +18,10 @@ use std::time::Instant;
 use linerate_pipeline::interface::{Interface, InterfaceTable};
 use linerate_pipeline::io::TxQueue;
 use linerate_pipeline::{BURST, Batch, Cx, Graph, Meta, Packet, PortId, TxBuffers, WorkerCounters};
+use linerate_router::acl::AclWriter;
 use linerate_router::graph::{Events, Parts, assemble};
-use linerate_router::plane::{Adjacency, NextHop, Plane, PlaneWriter};
+use linerate_router::multicast::control::MulticastControl;
+use linerate_router::plane::{Adjacency, FibSet, NextHop, Plane, PlaneWriter};
 use linerate_tables::fib::{Lookup, NextHopId};
 use linerate_tables::qsbr::Domain;
 use linerate_tables::snapshot::Publisher;
@@ -51,6 +53,7 @@ impl Frame {
 }
 
 impl Packet for Frame {
+    type Shared = Self;
     fn meta(&self) -> &Meta {
         &self.0.meta
     }
@@ -116,8 +119,18 @@ impl Packet for Frame {
     fn append(&mut self, _: usize) -> Option<&mut [u8]> {
         None
     }
-    fn truncate(&mut self, len: usize) {
+    fn truncate(&mut self, len: usize) -> bool {
         self.0.len = self.0.len.min(len as u16);
+        true
+    }
+    fn chain(&mut self, tail: Self) -> Result<(), Self> {
+        Err(tail)
+    }
+    fn share(self, _: u16) -> Self {
+        self
+    }
+    fn attach(&mut self, _: &mut Self) -> bool {
+        false
     }
 }
 
@@ -188,14 +201,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         next_hops.add(NextHop::Forward(a))?;
     }
     let interfaces = Publisher::new(table);
-    let plane =
-        Plane { fib4: Direct, fib6: Direct, next_hops: next_hops.reader(), interfaces: interfaces.reader() };
+    let vrfs = Publisher::new(FibSet::new([Some(Direct), Some(Direct)]));
+    let plane = Plane {
+        fib4: Direct,
+        fib6: Direct,
+        vrfs4: vrfs.reader(),
+        vrfs6: vrfs.reader(),
+        next_hops: next_hops.reader(),
+        interfaces: interfaces.reader(),
+        acls: AclWriter::default().reader(),
+        multicast: MulticastControl::default().reader(),
+    };
     let mut graph: Graph<Frame> = assemble(Parts {
         plane,
         seed: 1,
         icmp_errors_per_second: 0,
         hold: Default::default(),
-        events: Events { arp: Box::new(|_| ()), nd: Box::new(|_| ()), resolve: Box::new(|_| ()) },
+        events: Events {
+            arp: Box::new(|_| ()),
+            nd: Box::new(|_| ()),
+            resolve: Box::new(|_| ()),
+            acl: Box::new(|_| ()),
+        },
         punt: None,
     })?;
 

@@ -5,10 +5,11 @@
 //! others; routes themselves are never walked.
 
 use std::collections::{BTreeSet, HashMap};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use linerate_pipeline::IfIndex;
+use ipnet::IpNet;
+use linerate_pipeline::{IfIndex, VrfId};
 use linerate_tables::fib::Fib;
 
 use crate::model::{Path, RouteAction};
@@ -26,15 +27,31 @@ const MAX_WORK: usize = 1 << 15;
 /// Fraction of one that weights are computed in while nested groups are flattened.
 const UNIT: u64 = 1 << 16;
 
+/// A gateway and the VRF in which it is looked up.
+pub(crate) type Place = (VrfId, IpAddr);
+
+/// The address that sorts before all others: what a path notes that leads to a whole table.
+const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
 /// What an action is, for telling equal ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     Local,
     Glean(IfIndex),
+    /// On to another VRF's table.
+    Table(VrfId),
     Route(Arc<RouteAction>),
+    /// The same for default routes, which do not count where sources are validated loosely.
+    Default(Arc<RouteAction>),
 }
 
 impl Key {
+    /// What a route for `prefix` does, in one form for all its spellings.
+    pub(crate) fn of(action: &RouteAction, vrf: VrfId, prefix: IpNet) -> Self {
+        let action = Arc::new(action.canonical(vrf, prefix));
+        if prefix.prefix_len() == 0 { Key::Default(action) } else { Key::Route(action) }
+    }
+
     /// Whether destinations of such a route are on this interface's link themselves; `Some(true)`: and nowhere else.
     pub(crate) fn on_link(&self, interface: IfIndex) -> Option<bool> {
         match self {
@@ -50,7 +67,7 @@ impl Key {
 
     fn paths(&self) -> &[Path] {
         match self {
-            Key::Route(action) => match &**action {
+            Key::Route(action) | Key::Default(action) => match &**action {
                 RouteAction::Forward(paths) => paths,
                 _ => &[],
             },
@@ -72,6 +89,7 @@ pub(crate) enum Target {
 enum End {
     Neighbor(IfIndex, IpAddr),
     Glean(IfIndex),
+    Table(VrfId),
     Action(NextHopId),
 }
 
@@ -81,7 +99,7 @@ pub(crate) struct Action {
     /// Routes and other actions that name it.
     refs: usize,
     pub(crate) targets: Vec<(Target, u16)>,
-    looked_up: Vec<IpAddr>,
+    looked_up: Vec<Place>,
     interfaces: Vec<IfIndex>,
 }
 
@@ -91,7 +109,7 @@ pub(crate) struct Actions {
     by_key: HashMap<Key, NextHopId>,
     by_id: Vec<Option<Action>>,
     /// Gateways that resolutions looked up, with the action they did it for.
-    looked_up: BTreeSet<(IpAddr, NextHopId)>,
+    looked_up: BTreeSet<(Place, NextHopId)>,
     /// Interfaces whose state decided on a path, with the action.
     interfaces: BTreeSet<(IfIndex, NextHopId)>,
     pub(crate) dirty: BTreeSet<NextHopId>,
@@ -114,10 +132,17 @@ impl Actions {
         self.by_key.get(key).copied()
     }
 
-    /// Marks the actions to be resolved again whose gateways lie between two addresses.
-    pub(crate) fn mark_between(&mut self, first: IpAddr, last: IpAddr) {
-        let concerned = self.looked_up.range((first, 0)..=(last, NextHopId::MAX)).map(|(_, id)| *id);
+    /// Marks the actions to be resolved again whose gateways lie between two addresses of a VRF.
+    pub(crate) fn mark_between(&mut self, vrf: VrfId, first: IpAddr, last: IpAddr) {
+        let range = ((vrf, first), 0)..=((vrf, last), NextHopId::MAX);
+        let concerned = self.looked_up.range(range).map(|(_, id)| *id);
         self.dirty.extend(concerned);
+    }
+
+    /// Marks the actions to be resolved again that lead by a VRF.
+    pub(crate) fn mark_vrf(&mut self, vrf: VrfId) {
+        // IPv4 addresses sort before all IPv6 ones.
+        self.mark_between(vrf, FIRST, Ipv6Addr::from_bits(u128::MAX).into());
     }
 
     /// Marks the actions to be resolved again that have paths by this interface, of their own or of routes they follow.
@@ -147,21 +172,27 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             self.actions.hold(id);
             return Ok(id);
         }
-        let id = self.plane.add(match &key {
+        let next_hop = match &key {
             Key::Local => NextHop::Local,
             Key::Glean(interface) => NextHop::Glean(*interface),
-            Key::Route(action) => match **action {
+            Key::Table(vrf) => NextHop::Table(*vrf),
+            Key::Route(action) | Key::Default(action) => match **action {
                 RouteAction::Blackhole => NextHop::Blackhole,
                 RouteAction::Prohibit => NextHop::Prohibit,
                 RouteAction::Local => NextHop::Local,
                 RouteAction::Unreachable | RouteAction::Forward(_) => NextHop::Unreachable,
             },
-        })?;
+        };
+        let id = match key {
+            Key::Default(_) => self.plane.add_default(next_hop)?,
+            _ => self.plane.add(next_hop)?,
+        };
         let at = id as usize;
         if self.actions.by_id.len() <= at {
             self.actions.by_id.resize_with(at + 1, || None);
         }
-        if matches!(&key, Key::Route(action) if matches!(**action, RouteAction::Forward(_))) {
+        if matches!(&key, Key::Route(action) | Key::Default(action) if matches!(**action, RouteAction::Forward(_)))
+        {
             self.actions.dirty.insert(id);
         }
         self.actions.by_key.insert(key.clone(), id);
@@ -195,7 +226,9 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
 
     /// Resolves an action anew.
     pub(crate) fn resolve(&mut self, id: NextHopId) {
-        let Some(Action { key: Key::Route(action), .. }) = self.actions.get(id) else { return };
+        let Some(Action { key: Key::Route(action) | Key::Default(action), .. }) = self.actions.get(id) else {
+            return;
+        };
         let RouteAction::Forward(paths) = &**action else { return };
         let mut ends = Vec::new();
         let mut walk = Walk { visited: vec![id], ..Walk::default() };
@@ -244,7 +277,11 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
 
     /// Tells the plane what an action's targets mean now.
     pub(crate) fn publish(&mut self, id: NextHopId) {
-        let Some(Action { key: Key::Route(action), targets, .. }) = self.actions.get(id) else { return };
+        let Some(Action { key: Key::Route(action) | Key::Default(action), targets, .. }) =
+            self.actions.get(id)
+        else {
+            return;
+        };
         let (true, targets) = (matches!(**action, RouteAction::Forward(_)), targets.clone()) else { return };
         match targets[..] {
             [] => self.plane.set(id, NextHop::Unreachable),
@@ -287,7 +324,8 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                 match &self.actions.get(id)?.key {
                     Key::Local => NextHop::Local,
                     Key::Glean(interface) => NextHop::Glean(*interface),
-                    Key::Route(action) => match **action {
+                    Key::Table(vrf) => NextHop::Table(*vrf),
+                    Key::Route(action) | Key::Default(action) => match **action {
                         RouteAction::Blackhole => NextHop::Blackhole,
                         RouteAction::Prohibit => NextHop::Prohibit,
                         RouteAction::Local => NextHop::Local,
@@ -311,6 +349,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                 Some(Target::Neighbor(at))
             }
             End::Glean(interface) => self.intern(Key::Glean(interface)).ok().map(Target::Action),
+            End::Table(vrf) => self.intern(Key::Table(vrf)).ok().map(Target::Action),
             End::Action(id) => {
                 self.actions.hold(id);
                 Some(Target::Action(id))
@@ -342,31 +381,41 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         walk: &mut Walk,
         ends: &mut Vec<(End, u64)>,
     ) {
+        let to = path.gateway.or(asked);
         if let Some(interface) = path.interface {
             walk.interfaces.push(interface);
             if self.is_up(interface) {
-                let end = match path.gateway.or(asked) {
-                    Some(gateway) => End::Neighbor(interface, gateway),
-                    None => End::Glean(interface),
-                };
-                ends.push((end, share));
+                let there = self.vrf_of(interface);
+                ends.push(match to {
+                    Some(gateway) => (End::Neighbor(interface, gateway), share),
+                    None if path.vrf.is_none_or(|vrf| vrf == there) => (End::Glean(interface), share),
+                    // The link's stations are in the table of its own VRF, which is where they are found.
+                    None => (End::Table(there), share),
+                });
             }
             return;
         }
-        let Some(gateway) = path.gateway else { return };
-        if let Some(known) = walk.known.get(&gateway) {
+        let vrf = path.vrf.unwrap_or_default();
+        let Some(gateway) = to else {
+            walk.looked_up.push((vrf, FIRST));
+            if self.vrf(vrf).is_some() {
+                ends.push((End::Table(vrf), share));
+            }
+            return;
+        };
+        if let Some(known) = walk.known.get(&(vrf, gateway)) {
             return share_out(known, share, ends);
         }
-        walk.looked_up.push(gateway);
-        let Some((id, action)) = self.route_of_gateway(gateway) else { return };
+        walk.looked_up.push((vrf, gateway));
+        let Some((id, action)) = self.route_of_gateway(vrf, gateway) else { return };
         match &action.key {
-            Key::Local => {}
+            Key::Local | Key::Table(_) => {}
             Key::Glean(interface) => ends.push((End::Neighbor(*interface, gateway), share)),
-            Key::Route(route) => match &**route {
+            Key::Route(route) | Key::Default(route) => match &**route {
                 RouteAction::Unreachable | RouteAction::Local => {}
                 RouteAction::Blackhole | RouteAction::Prohibit => ends.push((End::Action(id), share)),
                 RouteAction::Forward(paths) => {
-                    let nested = self.follow_route(id, paths, gateway, walk);
+                    let nested = self.follow_route(id, paths, (vrf, gateway), walk);
                     share_out(&nested, share, ends);
                 }
             },
@@ -374,13 +423,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     }
 
     /// Where a gateway leads that is behind another route, each end once; what the paths got is their part of the whole.
-    fn follow_route(
-        &self,
-        id: NextHopId,
-        paths: &[Path],
-        gateway: IpAddr,
-        walk: &mut Walk,
-    ) -> Vec<(End, u64)> {
+    fn follow_route(&self, id: NextHopId, paths: &[Path], place: Place, walk: &mut Walk) -> Vec<(End, u64)> {
         let work = walk.work + paths.len();
         if walk.visited.len() > MAX_DEPTH || walk.visited.contains(&id) || work > MAX_WORK {
             walk.cut = true;
@@ -391,13 +434,13 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         let cut_before = std::mem::take(&mut walk.cut);
         let mut nested = Vec::new();
         for path in paths {
-            self.follow_path(path, Some(gateway), UNIT * u64::from(path.weight), walk, &mut nested);
+            self.follow_path(path, Some(place.1), UNIT * u64::from(path.weight), walk, &mut nested);
         }
         walk.visited.pop();
         merge(&mut nested);
         // Where a way was cut off, the answer depends on how one came here.
         if !walk.cut {
-            walk.known.insert(gateway, nested.clone());
+            walk.known.insert(place, nested.clone());
         }
         walk.cut |= cut_before;
         nested
@@ -409,10 +452,10 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
 struct Walk {
     /// Routes from the action to where it is now.
     visited: Vec<NextHopId>,
-    looked_up: Vec<IpAddr>,
+    looked_up: Vec<Place>,
     interfaces: Vec<IfIndex>,
     /// Where gateways behind other routes lead, so that each is followed once however many paths name it.
-    known: HashMap<IpAddr, Vec<(End, u64)>>,
+    known: HashMap<Place, Vec<(End, u64)>>,
     /// A way was cut off because it led back, or too far.
     cut: bool,
     work: usize,

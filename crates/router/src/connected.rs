@@ -1,8 +1,8 @@
 //! The routes that an interface's addresses bring about.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use linerate_pipeline::{IfIndex, Interface};
+use linerate_pipeline::{IfIndex, Interface, VrfId};
 use linerate_tables::prefix::Prefix;
 
 /// Routes by prefix: to which interface, or to the router itself.
@@ -21,14 +21,19 @@ pub(crate) struct OwnRoutes {
 impl OwnRoutes {
     /// Connected networks, and as local: the addresses, for IPv4 also the network and broadcast addresses of networks
     /// that have them (RFC 1812 4.2.2.11, 5.3.5; not /31 and /32, RFC 3021), for IPv6 also the subnet-router anycast
-    /// address (RFC 4291 2.6.1; not /127 and /128, RFC 6164) and the link-local address.
-    pub(crate) fn of<'a>(interfaces: impl Iterator<Item = (IfIndex, &'a Interface)>) -> Self {
-        let mut own = OwnRoutes::default();
+    /// address (RFC 4291 2.6.1; not /127 and /128, RFC 6164) and the link-local address. By VRF; those of `vrfs` are there even without any.
+    pub(crate) fn by_vrf<'a>(
+        vrfs: &BTreeSet<VrfId>,
+        interfaces: impl Iterator<Item = (IfIndex, &'a Interface)>,
+    ) -> BTreeMap<VrfId, Self> {
+        let mut all: BTreeMap<VrfId, Self> = vrfs.iter().map(|vrf| (*vrf, OwnRoutes::default())).collect();
         for (index, interface) in interfaces.filter(|(_, i)| i.up) {
-            own.add4(index, interface);
-            own.add6(index, interface);
+            if let Some(own) = all.get_mut(&interface.vrf) {
+                own.add4(index, interface);
+                own.add6(index, interface);
+            }
         }
-        own
+        all
     }
 
     fn add4(&mut self, index: IfIndex, interface: &Interface) {
@@ -113,11 +118,15 @@ mod tests {
         Interface::new("x", 0, [2, 0, 0, 0, 0, 1], 1500, &addresses)
     }
 
+    fn routes_of<'a>(interfaces: impl Iterator<Item = (IfIndex, &'a Interface)>) -> OwnRoutes {
+        OwnRoutes::by_vrf(&BTreeSet::from([0]), interfaces).remove(&0).unwrap()
+    }
+
     #[test]
     fn networks_of_every_length_have_the_right_addresses() {
         let a =
             interface(&["10.0.0.1/24", "10.1.0.0/31", "10.2.0.1/32", "2001:db8::1/64", "2001:db8:1::/127"]);
-        let own = OwnRoutes::of([(3, &a)].into_iter());
+        let own = routes_of([(3, &a)].into_iter());
         let text = |own: &Own<u32>| own.keys().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         assert_eq!(text(&own.connected4), "10.0.0.0/24 10.1.0.0/31");
         assert_eq!(text(&own.local4), "10.0.0.0/32 10.0.0.1/32 10.0.0.255/32 10.1.0.0/32 10.2.0.1/32");
@@ -129,10 +138,10 @@ mod tests {
     #[test]
     fn down_interfaces_contribute_nothing_and_the_lower_index_wins() {
         let (a, mut b) = (interface(&["10.0.0.1/24"]), interface(&["10.0.0.2/24"]));
-        let own = OwnRoutes::of([(1, &a), (2, &b)].into_iter());
+        let own = routes_of([(1, &a), (2, &b)].into_iter());
         assert_eq!(own.connected4.values().copied().collect::<Vec<_>>(), [1]);
         b.up = false;
-        let own = OwnRoutes::of([(2, &b)].into_iter());
+        let own = routes_of([(2, &b)].into_iter());
         assert!(own.connected4.is_empty() && own.local4.is_empty() && own.local6.is_empty());
     }
 }

@@ -7,7 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use linerate_pipeline::IfIndex;
 
-/// Something a worker saw that concerns the neighbour table.
+use crate::acl::AclHit;
+
+/// Something a worker saw that concerns control: the neighbour table, mostly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouterEvent {
     /// A packet waits (or would have waited) for this neighbour: resolve it. Sent once when a packet begins to wait,
@@ -20,6 +22,8 @@ pub enum RouterEvent {
         /// A worker has asked for it just now: the next question is due in a second.
         asked: bool,
     },
+    /// A rule of an access list that samples what it matches.
+    AclHit(AclHit),
     /// A well-formed ARP packet (RFC 826).
     ArpSeen {
         /// Where it came in.

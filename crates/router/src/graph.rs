@@ -5,6 +5,9 @@ use linerate_pipeline::nodes::{EthInput, EthInputExit, Output};
 use linerate_pipeline::{DropReason, Graph, GraphBuilder, Packet};
 use linerate_tables::fib::Lookup;
 
+use crate::acl::AclLog;
+use crate::multicast::family::{Ip4, Ip6};
+use crate::multicast::node::{MulticastExit, MulticastNode};
 use crate::nodes::arp::{Arp, ArpExit};
 use crate::nodes::express::{Express, ExpressExit};
 use crate::nodes::icmp4_error::{Icmp4Error, Icmp4ErrorExit};
@@ -18,7 +21,9 @@ use crate::nodes::local::{Local, LocalExit};
 use crate::nodes::lookup::{Ip4Lookup, Ip6Lookup, LookupExit};
 use crate::nodes::nd::{Nd, NdExit};
 use crate::nodes::punt::{Punt, PuntExit};
+use crate::nodes::redirect::Redirect;
 use crate::nodes::resolve::{HoldLimits, Resolve, ResolveExit};
+use crate::nodes::source::{Ip4Source, Ip6Source, SourceExit};
 use crate::nodes::{ErrorLimit, EventSink};
 use crate::plane::Plane;
 use crate::punt::{PuntCounters, PuntRates, PuntSink};
@@ -58,6 +63,8 @@ pub struct Events {
     pub nd: EventSink,
     /// [`crate::event::RouterEvent::Unresolved`].
     pub resolve: EventSink,
+    /// [`crate::event::RouterEvent::AclHit`].
+    pub acl: EventSink,
 }
 
 /// Builds the router's graph for one worker.
@@ -67,9 +74,12 @@ where
     R4: Lookup<u32> + Clone + 'static,
     R6: Lookup<u128> + Clone + 'static,
 {
-    let Parts { plane, seed, icmp_errors_per_second, hold, events, punt } = parts;
+    let Parts { mut plane, seed, icmp_errors_per_second, hold, events, punt } = parts;
     let interfaces = || plane.interfaces.clone();
+    plane.acls = plane.acls.clone().for_worker();
+    let (acls, acl_log) = (|| plane.acls.clone(), AclLog::new(events.acl));
     let limit = ErrorLimit::new(icmp_errors_per_second);
+    let redirect = Redirect::new(interfaces(), plane.next_hops.clone(), limit.clone());
 
     // In the order packets meet them.
     let mut g = GraphBuilder::new();
@@ -78,8 +88,12 @@ where
     let ip4_input = g.declare("ip4_input");
     let ip6_input = g.declare("ip6_input");
     let arp = g.declare("arp");
+    let ip4_source = g.declare("ip4_source");
+    let ip6_source = g.declare("ip6_source");
     let ip4_lookup = g.declare("ip4_lookup");
     let ip6_lookup = g.declare("ip6_lookup");
+    let ip4_multicast = g.declare("ip4_multicast");
+    let ip6_multicast = g.declare("ip6_multicast");
     let local = g.declare("local");
     let nd = g.declare("nd");
     let ip4_rewrite = g.declare("ip4_rewrite");
@@ -113,9 +127,10 @@ where
         EthInputExit::NotForUs => DropReason::EthNotForUs.into(),
         EthInputExit::NotContiguous => DropReason::HeaderNotContiguous.into(),
     });
-    g.define(ip4_input, Ip4Input, |exit| match exit {
+    g.define(ip4_input, Ip4Input::new(interfaces(), acls(), acl_log.clone()), |exit| match exit {
         Ip4InputExit::Unicast => ip4_lookup.into(),
-        Ip4InputExit::Multicast => host_or(DropReason::Ip4MulticastUnrouted),
+        Ip4InputExit::CheckSource => ip4_source.into(),
+        Ip4InputExit::Multicast => ip4_multicast.into(),
         Ip4InputExit::Broadcast => host_or(DropReason::Ip4Broadcast),
         Ip4InputExit::TooShort => DropReason::Ip4TooShort.into(),
         Ip4InputExit::BadVersion => DropReason::Ip4BadVersion.into(),
@@ -125,22 +140,32 @@ where
         Ip4InputExit::BadOptions => DropReason::Ip4BadOptions.into(),
         Ip4InputExit::SourceRoute => DropReason::Ip4SourceRoute.into(),
         Ip4InputExit::BadSource => DropReason::Ip4BadSource.into(),
+        Ip4InputExit::OwnSource => DropReason::Ip4OwnSource.into(),
+        Ip4InputExit::LinkLocalScope => DropReason::Ip4LinkLocalScope.into(),
         Ip4InputExit::BadDestination => DropReason::Ip4BadDestination.into(),
         Ip4InputExit::L2Broadcast => DropReason::L2BroadcastUnicastIp.into(),
         Ip4InputExit::NotContiguous => DropReason::HeaderNotContiguous.into(),
+        Ip4InputExit::AclDenied => DropReason::AclInDenied.into(),
+        Ip4InputExit::AclRejected => icmp4_error.into(),
+        Ip4InputExit::AclUndetermined => DropReason::AclUndetermined.into(),
     });
-    g.define(ip6_input, Ip6Input::new(interfaces()), |exit| match exit {
+    g.define(ip6_input, Ip6Input::new(interfaces(), acls(), acl_log.clone()), |exit| match exit {
         Ip6InputExit::Unicast => ip6_lookup.into(),
+        Ip6InputExit::CheckSource => ip6_source.into(),
         Ip6InputExit::Local => local.into(),
-        Ip6InputExit::Multicast => host_or(DropReason::Ip6MulticastUnrouted),
+        Ip6InputExit::Multicast => ip6_multicast.into(),
         Ip6InputExit::TooShort => DropReason::Ip6TooShort.into(),
         Ip6InputExit::BadVersion => DropReason::Ip6BadVersion.into(),
         Ip6InputExit::BadPayloadLength => DropReason::Ip6BadPayloadLength.into(),
         Ip6InputExit::BadSource => DropReason::Ip6BadSource.into(),
+        Ip6InputExit::OwnSource => DropReason::Ip6OwnSource.into(),
         Ip6InputExit::BadDestination => DropReason::Ip6BadDestination.into(),
         Ip6InputExit::LinkLocalScope => DropReason::Ip6LinkLocalScope.into(),
         Ip6InputExit::L2Multicast => DropReason::L2BroadcastUnicastIp.into(),
         Ip6InputExit::NotContiguous => DropReason::HeaderNotContiguous.into(),
+        Ip6InputExit::AclDenied => DropReason::AclInDenied.into(),
+        Ip6InputExit::AclRejected => icmp6_error.into(),
+        Ip6InputExit::AclUndetermined => DropReason::AclUndetermined.into(),
     });
     g.define(arp, Arp::new(interfaces(), events.arp), |exit| match exit {
         ArpExit::Reply => output.into(),
@@ -149,20 +174,58 @@ where
         ArpExit::Ignored => DropReason::ArpIgnored.into(),
         ArpExit::Malformed => DropReason::ArpMalformed.into(),
     });
-    g.define(ip4_lookup, Ip4Lookup::new(&plane, seed), |exit| match exit {
+    g.define(ip4_source, Ip4Source::new(&plane), |exit| match exit {
+        SourceExit::Valid => ip4_lookup.into(),
+        SourceExit::Invalid => DropReason::Ip4SourceInvalid.into(),
+    });
+    g.define(ip6_source, Ip6Source::new(&plane), |exit| match exit {
+        SourceExit::Valid => ip6_lookup.into(),
+        SourceExit::Invalid => DropReason::Ip6SourceInvalid.into(),
+    });
+    g.define(ip4_lookup, Ip4Lookup::new(&plane, seed, acl_log.clone()), |exit| match exit {
         LookupExit::Forward => ip4_rewrite.into(),
         LookupExit::Local => local.into(),
         LookupExit::Resolve => resolve.into(),
         LookupExit::NoRoute | LookupExit::Unreachable | LookupExit::Prohibit => icmp4_error.into(),
+        LookupExit::AclDenied => DropReason::AclOutDenied.into(),
+        LookupExit::AclRejected => icmp4_error.into(),
+        LookupExit::AclUndetermined => DropReason::AclUndetermined.into(),
         LookupExit::Blackhole => DropReason::RouteBlackhole.into(),
     });
-    g.define(ip6_lookup, Ip6Lookup::new(&plane, seed), |exit| match exit {
+    g.define(ip6_lookup, Ip6Lookup::new(&plane, seed, acl_log.clone()), |exit| match exit {
         LookupExit::Forward => ip6_rewrite.into(),
         LookupExit::Local => local.into(),
         LookupExit::Resolve => resolve.into(),
         LookupExit::NoRoute | LookupExit::Unreachable | LookupExit::Prohibit => icmp6_error.into(),
+        LookupExit::AclDenied => DropReason::AclOutDenied.into(),
+        LookupExit::AclRejected => icmp6_error.into(),
+        LookupExit::AclUndetermined => DropReason::AclUndetermined.into(),
         LookupExit::Blackhole => DropReason::RouteBlackhole.into(),
     });
+    let multicast = |unrouted: DropReason, bad_source: DropReason| {
+        move |exit| match exit {
+            MulticastExit::Control | MulticastExit::Sample | MulticastExit::Member => {
+                host_or(DropReason::LocalUnhandled)
+            }
+            MulticastExit::FirstPacket => host_or(unrouted),
+            MulticastExit::WrongInterface => host_or(DropReason::MulticastWrongInterface),
+            MulticastExit::PacketTooBig => icmp6_error.into(),
+            MulticastExit::Unrouted => unrouted.into(),
+            MulticastExit::WrongInterfaceDrop => DropReason::MulticastWrongInterface.into(),
+            MulticastExit::NoOutput => DropReason::MulticastNoOutput.into(),
+            MulticastExit::TtlExpired => DropReason::TtlExpired.into(),
+            MulticastExit::TooLong => DropReason::MtuExceeded.into(),
+            MulticastExit::BadSource => bad_source.into(),
+            MulticastExit::LinkLocalSource => DropReason::Ip6LinkLocalScope.into(),
+            MulticastExit::MemberLimit => DropReason::MulticastMemberLimit.into(),
+            MulticastExit::NoHeadroom => DropReason::NoHeadroom.into(),
+        }
+    };
+    let cut = || Ip4Fragment::new(plane.next_hops.clone());
+    let join4 = multicast(DropReason::Ip4MulticastUnrouted, DropReason::Ip4BadSource);
+    g.define(ip4_multicast, MulticastNode::<P, Ip4>::new(&plane.multicast, cut()), join4);
+    let join6 = multicast(DropReason::Ip6MulticastUnrouted, DropReason::Ip6BadSource);
+    g.define(ip6_multicast, MulticastNode::<P, Ip6>::new(&plane.multicast, cut()), join6);
     g.define(local, Local::new(interfaces(), has_host), |exit| match exit {
         LocalExit::Reply4 => ip4_lookup.into(),
         LocalExit::Reply6 => ip6_lookup.into(),
@@ -170,6 +233,9 @@ where
         LocalExit::Nd => nd.into(),
         LocalExit::Unreachable4 => icmp4_error.into(),
         LocalExit::Unreachable6 => icmp6_error.into(),
+        LocalExit::Broadcast => output.into(),
+        LocalExit::NoBroadcast => DropReason::Ip4Broadcast.into(),
+        LocalExit::BroadcastTooLong => DropReason::MtuExceeded.into(),
         LocalExit::Punt => host_or(DropReason::LocalUnhandled),
         LocalExit::IcmpOther => DropReason::IcmpIgnored.into(),
         LocalExit::IcmpMalformed => DropReason::IcmpMalformed.into(),
@@ -184,14 +250,14 @@ where
         NdExit::Malformed => DropReason::NdMalformed.into(),
         NdExit::Unsendable => DropReason::IcmpUnsendable.into(),
     });
-    g.define(ip4_rewrite, Ip4Rewrite::new(plane.next_hops.clone()), |exit| match exit {
+    g.define(ip4_rewrite, Ip4Rewrite::new(plane.next_hops.clone(), redirect.clone()), |exit| match exit {
         Ip4RewriteExit::Output => output.into(),
         Ip4RewriteExit::TtlExpired | Ip4RewriteExit::FragmentationNeeded => icmp4_error.into(),
         Ip4RewriteExit::Fragment => ip4_fragment.into(),
         Ip4RewriteExit::NoHeadroom => DropReason::NoHeadroom.into(),
         Ip4RewriteExit::AdjacencyGone => DropReason::AdjacencyGone.into(),
     });
-    g.define(ip6_rewrite, Ip6Rewrite::new(plane.next_hops.clone()), |exit| match exit {
+    g.define(ip6_rewrite, Ip6Rewrite::new(plane.next_hops.clone(), redirect), |exit| match exit {
         Ip6RewriteExit::Output => output.into(),
         Ip6RewriteExit::HopLimitExceeded | Ip6RewriteExit::PacketTooBig => icmp6_error.into(),
         Ip6RewriteExit::LinkTooSmall => DropReason::MtuExceeded.into(),
@@ -219,6 +285,7 @@ where
         Icmp4ErrorExit::NoRoute => DropReason::NoRoute.into(),
         Icmp4ErrorExit::Unreachable => DropReason::Unreachable.into(),
         Icmp4ErrorExit::Prohibited => DropReason::RouteProhibit.into(),
+        Icmp4ErrorExit::Filtered => DropReason::AclRejected.into(),
         Icmp4ErrorExit::TooBig => DropReason::MtuExceeded.into(),
         Icmp4ErrorExit::NotLocal => host_or(DropReason::LocalUnhandled),
     });
@@ -230,6 +297,7 @@ where
         Icmp6ErrorExit::NoRoute => DropReason::NoRoute.into(),
         Icmp6ErrorExit::Unreachable => DropReason::Unreachable.into(),
         Icmp6ErrorExit::Prohibited => DropReason::RouteProhibit.into(),
+        Icmp6ErrorExit::Filtered => DropReason::AclRejected.into(),
         Icmp6ErrorExit::TooBig => DropReason::MtuExceeded.into(),
         Icmp6ErrorExit::NotLocal => host_or(DropReason::LocalUnhandled),
     });

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use linerate_pipeline::interface::InterfaceError;
-use linerate_pipeline::{IfIndex, Interface};
+use linerate_pipeline::policy::MAX_VRFS;
+use linerate_pipeline::{IfIndex, Interface, VrfId};
 use linerate_tables::fib::FibError;
 
 use crate::plane::{MAX_GROUP_MEMBERS, PlaneError};
@@ -69,7 +70,7 @@ pub enum RouteAction {
 impl RouteAction {
     /// One path by a gateway, found by its own route.
     pub fn via(gateway: IpAddr) -> Self {
-        RouteAction::Forward(vec![Path { gateway: Some(gateway), interface: None, weight: 1 }])
+        RouteAction::Forward(vec![Path::via(gateway)])
     }
 
     /// Whether the router can take it as the action of a route for `prefix`; `exists` says which interfaces there are.
@@ -88,8 +89,16 @@ impl RouteAction {
             if let Some(interface) = path.interface.filter(|i| !exists(*i)) {
                 return Err(RouterError::NoInterface { prefix, interface });
             }
+            if let (Some(vrf), Some(_)) = (path.vrf, path.interface) {
+                return Err(RouterError::VrfAndInterface { prefix, vrf });
+            }
+            if let Some(vrf) = path.vrf.filter(|v| usize::from(*v) >= MAX_VRFS) {
+                return Err(RouterError::VrfNumber { vrf });
+            }
             match path.gateway {
-                None if path.interface.is_none() => return Err(RouterError::EmptyPath { prefix }),
+                None if path.interface.is_none() && path.vrf.is_none() => {
+                    return Err(RouterError::EmptyPath { prefix });
+                }
                 None => {}
                 Some(gateway) => check_gateway(prefix, gateway, path.interface.is_some())?,
             }
@@ -99,13 +108,14 @@ impl RouteAction {
 
     /// Whether it has paths by an interface alone: the destinations themselves are on those links.
     pub(crate) fn has_links(&self) -> bool {
-        matches!(self, RouteAction::Forward(paths) if paths.iter().any(|p| p.gateway.is_none()))
+        matches!(self, RouteAction::Forward(paths) if paths.iter().any(|p| p.gateway.is_none() && p.interface.is_some()))
     }
 
-    /// The action of a route for `prefix` in the one form that all its spellings share: paths sorted, equal ones merged,
-    /// weights without common factor. On a link where a route to a single host ends the host is its own gateway: a
+    /// The action of a route for `prefix` in a VRF, in the one form that all its spellings share, whatever VRF they are in:
+    /// paths sorted, equal ones merged, weights without common factor, and a VRF named wherever it decides where a path
+    /// leads. On a link where a route to a single host ends the host is its own gateway: a
     /// host route of its neighbour would be the same prefix once more.
-    pub(crate) fn canonical(&self, prefix: IpNet) -> RouteAction {
+    pub(crate) fn canonical(&self, vrf: VrfId, prefix: IpNet) -> RouteAction {
         let RouteAction::Forward(paths) = self else { return self.clone() };
         let mut paths = paths.clone();
         let host = prefix.addr();
@@ -114,9 +124,13 @@ impl RouteAction {
                 path.gateway.get_or_insert(host);
             }
         }
-        paths.sort_by_key(|p| (p.gateway, p.interface));
+        // An interface alone puts destinations on its link only where the route is of its own VRF; see `follow_path`.
+        for path in paths.iter_mut().filter(|p| p.gateway.is_none() || p.interface.is_none()) {
+            path.vrf.get_or_insert(vrf);
+        }
+        paths.sort_by_key(|p| (p.gateway, p.interface, p.vrf));
         paths.dedup_by(|b, a| {
-            let same = (a.gateway, a.interface) == (b.gateway, b.interface);
+            let same = (a.gateway, a.interface, a.vrf) == (b.gateway, b.interface, b.vrf);
             if same {
                 a.weight = a.weight.saturating_add(b.weight).min(MAX_WEIGHT);
             }
@@ -157,6 +171,22 @@ pub struct Path {
     pub interface: Option<IfIndex>,
     /// Relative share, 1 to [`MAX_WEIGHT`].
     pub weight: u16,
+    /// With a gateway and no interface: the VRF whose routes lead to the gateway. With neither: the VRF in whose table the
+    /// destination is looked up again. `None`: the route's own. Not with an interface, whose VRF decides: packets may leave
+    /// by an interface of any VRF.
+    pub vrf: Option<VrfId>,
+}
+
+impl Path {
+    /// By a gateway, found by its own route.
+    pub fn via(gateway: IpAddr) -> Self {
+        Path { gateway: Some(gateway), interface: None, weight: 1, vrf: None }
+    }
+
+    /// By the table of a VRF.
+    pub fn table(vrf: VrfId) -> Self {
+        Path { gateway: None, interface: None, weight: 1, vrf: Some(vrf) }
+    }
 }
 
 /// A static neighbour.
@@ -175,11 +205,24 @@ pub struct StaticNeighbor {
 pub struct RouterConfig {
     /// Interfaces with their addresses.
     pub interfaces: Vec<(IfIndex, Interface)>,
-    /// Static routes; host bits of the prefix do not count. Routes with the same action should share one `Arc`:
+    /// Static routes of the default VRF; host bits of the prefix do not count. Routes with the same action should share one `Arc`:
     /// it makes loading faster.
     pub routes: Vec<(IpNet, Arc<RouteAction>)>,
     /// Static neighbours.
     pub neighbors: Vec<StaticNeighbor>,
+    /// VRFs besides the default one.
+    pub vrfs: Vec<VrfConfig>,
+}
+
+/// A VRF besides the default one.
+#[derive(Clone, Debug, Default)]
+pub struct VrfConfig {
+    /// Its number, 1 to [`MAX_VRFS`] - 1.
+    pub vrf: VrfId,
+    /// Its name.
+    pub name: String,
+    /// Its static routes, as in [`RouterConfig::routes`].
+    pub routes: Vec<(IpNet, Arc<RouteAction>)>,
 }
 
 /// What a change changed.
@@ -191,6 +234,18 @@ pub struct Changes {
     pub replaced: usize,
     /// Routes that are gone.
     pub removed: usize,
+}
+
+impl std::ops::Add for Changes {
+    type Output = Changes;
+
+    fn add(self, other: Changes) -> Changes {
+        Changes {
+            added: self.added + other.added,
+            replaced: self.replaced + other.replaced,
+            removed: self.removed + other.removed,
+        }
+    }
 }
 
 /// Why the router refused. Errors found by checking leave everything as it was.
@@ -251,6 +306,68 @@ pub enum RouterError {
         /// The gateway.
         gateway: IpAddr,
     },
+    /// A path with an interface and a VRF.
+    #[error("route {prefix} names an interface and VRF {vrf} for one path; an interface's VRF is its own")]
+    VrfAndInterface {
+        /// The route.
+        prefix: IpNet,
+        /// The VRF.
+        vrf: VrfId,
+    },
+    /// A VRF that does not exist.
+    #[error("there is no VRF number {vrf}")]
+    NoVrf {
+        /// Its number.
+        vrf: VrfId,
+    },
+    /// An interface in a VRF that does not exist.
+    #[error("interface {interface} is to be in VRF number {vrf}, which does not exist; create it first")]
+    InterfaceVrf {
+        /// The interface.
+        interface: String,
+        /// Number of the VRF.
+        vrf: VrfId,
+    },
+    /// A VRF number beyond the table.
+    #[error("a VRF has number {vrf}, but VRFs are numbered 0 to {}", MAX_VRFS - 1)]
+    VrfNumber {
+        /// Its number.
+        vrf: VrfId,
+    },
+    /// A VRF name that is empty or too long.
+    #[error("VRF number {vrf} has the name \"{name}\"; expected 1 to 64 characters")]
+    VrfName {
+        /// Its number.
+        vrf: VrfId,
+        /// Its name, cut off.
+        name: String,
+    },
+    /// A VRF that exists already.
+    #[error("VRF number {vrf} exists already")]
+    VrfExists {
+        /// Its number.
+        vrf: VrfId,
+    },
+    /// A name that another VRF has.
+    #[error("there is a VRF named {name} already")]
+    VrfNameTaken {
+        /// The name.
+        name: String,
+    },
+    /// The default VRF is neither made nor given up.
+    #[error("VRF number 0 is the default one, which always exists")]
+    DefaultVrf,
+    /// A VRF that interfaces are still in.
+    #[error("VRF number {vrf} cannot be deleted: interface {interface} is in it; move it to another first")]
+    VrfInUse {
+        /// Its number.
+        vrf: VrfId,
+        /// An interface in it.
+        interface: String,
+    },
+    /// A router that was made for one table.
+    #[error("this router was set up with a single forwarding table; it cannot have VRFs")]
+    OneVrfOnly,
     /// A static neighbour that cannot be.
     #[error("static neighbour {address}: {problem}")]
     BadNeighbor {

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::net::IpAddr;
 
-use linerate_pipeline::IfIndex;
+use linerate_pipeline::{IfIndex, VrfId};
 
 use crate::event::Probe;
 use crate::plane::{AdjacencyIndex, NextHop, NextHopId};
@@ -130,6 +130,8 @@ pub(crate) struct Link {
     pub(crate) users: BTreeSet<NextHopId>,
     /// The next hop of its host route in the FIB: its own, or that of an action that means the same.
     pub(crate) hosted: Option<NextHopId>,
+    /// The VRF of that route.
+    pub(crate) hosted_in: VrfId,
     /// The interface has changed: the adjacency must be made again.
     pub(crate) rebuild: bool,
 }

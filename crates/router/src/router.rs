@@ -8,36 +8,44 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use linerate_pipeline::{IfIndex, Interface, InterfaceTable};
+use linerate_pipeline::{IfIndex, Interface, InterfaceTable, VRF_DEFAULT, VrfId};
 use linerate_tables::fib::{Fib, NextHopId};
 use linerate_tables::prefix::{Address, Prefix};
 use linerate_tables::qsbr::Domain;
 use linerate_tables::snapshot::Publisher;
 
+use crate::acl::{Acl, AclBinding, AclError, AclLogBook, AclWriter};
 use crate::action::{Action, Actions, Key};
-use crate::connected::{Links, Own, OwnRoutes};
+use crate::check::{check_neighbors, check_routes};
+use crate::conflict::Conflict;
+use crate::connected::{Own, OwnRoutes};
 use crate::event::{ArpKind, NdKind, Probe, RouterEvent};
-use crate::model::{Changes, RouteAction, RouterConfig, RouterError, Source, StaticNeighbor};
-use crate::neighbor::{EntryIndex, Heard, NeighborOptions, Neighbors};
-use crate::plane::{Limits, Plane, PlaneError, PlaneWriter};
+use crate::model::{Changes, RouteAction, RouterConfig, RouterError, Source, StaticNeighbor, VrfConfig};
+use crate::multicast::control::MulticastControl;
+use crate::neighbor::{Entry, EntryIndex, Heard, NeighborOptions, Neighbors};
+use crate::plane::{FibSet, Limits, Plane, PlaneError, PlaneWriter};
 use crate::rib::{Candidate, Step};
 use crate::table::{Sorted, Table};
+use crate::vrf::{Factory, Family, Vrf};
 
 /// The router. `F4` and `F6` are the writers of its FIBs, which it owns.
-#[derive(Debug)]
-pub struct Router<F4, F6> {
+pub struct Router<F4: Fib<u32>, F6: Fib<u128>> {
     pub(crate) now: u64,
     pub(crate) plane: PlaneWriter,
     pub(crate) interfaces: Publisher<InterfaceTable>,
-    pub(crate) v4: Table<u32, F4>,
-    pub(crate) v6: Table<u128, F6>,
+    pub(crate) acls: AclWriter,
+    pub(crate) acl_log: AclLogBook,
+    pub(crate) default_vrf: Vrf<F4, F6>,
+    /// The other VRFs, number 1 first.
+    pub(crate) other_vrfs: Vec<Option<Vrf<F4, F6>>>,
+    pub(crate) factory: Factory<F4, F6>,
+    pub(crate) fibs4: Publisher<FibSet<F4::Reader>>,
+    pub(crate) fibs6: Publisher<FibSet<F6::Reader>>,
     pub(crate) actions: Actions,
     pub(crate) neighbors: Neighbors,
+    pub(crate) multicast: MulticastControl,
     statics: BTreeMap<(IfIndex, IpAddr), [u8; 6]>,
-    /// The routes that interfaces contribute.
-    own: OwnRoutes,
-    /// How long the prefixes are that neighbours can be in.
-    links: Links,
+    pub(crate) conflicts: BTreeMap<IfIndex, Conflict>,
     /// Something changed that packets held by workers may have waited for.
     pub(crate) stirred: bool,
     /// Why a neighbour or path could not be put into the tables, since this was last asked.
@@ -45,33 +53,6 @@ pub struct Router<F4, F6> {
     /// Neighbours that found the tables full, and when they try again.
     pub(crate) starved: Vec<EntryIndex>,
     pub(crate) starved_until: u64,
-}
-
-/// The table of an address family, by the type of its addresses.
-pub(crate) trait Family<A: Address> {
-    type Fib: Fib<A>;
-    fn table(&self) -> &Table<A, Self::Fib>;
-    fn table_mut(&mut self) -> &mut Table<A, Self::Fib>;
-}
-
-impl<F4: Fib<u32>, F6: Fib<u128>> Family<u32> for Router<F4, F6> {
-    type Fib = F4;
-    fn table(&self) -> &Table<u32, F4> {
-        &self.v4
-    }
-    fn table_mut(&mut self) -> &mut Table<u32, F4> {
-        &mut self.v4
-    }
-}
-
-impl<F4: Fib<u32>, F6: Fib<u128>> Family<u128> for Router<F4, F6> {
-    type Fib = F6;
-    fn table(&self) -> &Table<u128, F6> {
-        &self.v6
-    }
-    fn table_mut(&mut self) -> &mut Table<u128, F6> {
-        &mut self.v6
-    }
 }
 
 impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
@@ -92,13 +73,18 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             now: 0,
             plane: PlaneWriter::with_limits(domain, limits)?,
             interfaces: Publisher::new(InterfaceTable::default()),
-            v4: Table::new(fib4),
-            v6: Table::new(fib6),
+            acls: AclWriter::default(),
+            acl_log: AclLogBook::default(),
+            factory: Factory(None),
+            fibs4: Publisher::new(FibSet::new([Some(fib4.reader())])),
+            fibs6: Publisher::new(FibSet::new([Some(fib6.reader())])),
+            default_vrf: Vrf::new("default", fib4, fib6),
+            other_vrfs: Vec::new(),
             actions: Actions::default(),
             neighbors: Neighbors::new(neighbors),
+            multicast: MulticastControl::default(),
             statics: BTreeMap::new(),
-            own: OwnRoutes::default(),
-            links: Links::default(),
+            conflicts: BTreeMap::new(),
             stirred: false,
             full: None,
             starved: Vec::new(),
@@ -109,24 +95,45 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     /// What the nodes of a worker read.
     pub fn plane(&self) -> Plane<F4::Reader, F6::Reader> {
         Plane {
-            fib4: self.v4.fib.reader(),
-            fib6: self.v6.fib.reader(),
+            fib4: self.default_vrf.v4.fib.reader(),
+            fib6: self.default_vrf.v6.fib.reader(),
+            vrfs4: self.fibs4.reader(),
+            vrfs6: self.fibs6.reader(),
             next_hops: self.plane.reader(),
             interfaces: self.interfaces.reader(),
+            acls: self.acls.reader(),
+            multicast: self.multicast.reader(),
         }
     }
 
-    /// Makes this the state: interfaces, static routes and static neighbours. Only what differs is touched. All of it
+    /// Makes this the state: VRFs, interfaces, static routes and static neighbours. Only what differs is touched. All of it
     /// is checked before anything changes; an error after that can only be a full table: then what found room works.
     pub fn apply(&mut self, now: u64, config: RouterConfig) -> Result<Changes, RouterError> {
         let table = InterfaceTable::build(config.interfaces)?;
-        check_routes(&config.routes, &table)?;
+        self.check_vrfs(&config.vrfs)?;
+        Self::check_interface_vrfs(&table, |vrf| config.vrfs.iter().any(|v| v.vrf == vrf))?;
+        for routes in config.vrfs.iter().map(|v| &v.routes).chain([&config.routes]) {
+            check_routes(routes, &table)?;
+        }
         check_neighbors(&config.neighbors, &table)?;
         self.now = now;
         self.full = None;
-        let interfaces = self.use_interfaces(table);
+        let vrfs: Vec<VrfId> = config.vrfs.iter().map(|v| v.vrf).collect();
+        let made = config.vrfs.iter().try_for_each(|v| match self.vrf(v.vrf) {
+            None => self.add_vrf(v.vrf, &v.name),
+            Some(_) => Ok(self.name_vrf(v.vrf, v.name.clone())),
+        });
+        let interfaces = made.and_then(|()| self.use_interfaces(table));
         self.use_neighbors(config.neighbors);
-        let changes = self.use_routes(Source::Static, config.routes);
+        let gone: Vec<VrfId> =
+            self.vrfs().map(|(v, _)| v).filter(|v| *v != VRF_DEFAULT && !vrfs.contains(v)).collect();
+        if interfaces.is_ok() {
+            gone.into_iter().for_each(|vrf| self.remove_vrf(vrf));
+        }
+        let mut changes = self.use_routes(VRF_DEFAULT, Source::Static, config.routes);
+        for VrfConfig { vrf, routes, .. } in config.vrfs {
+            changes = changes.and_then(|so_far| Ok(so_far + self.use_routes(vrf, Source::Static, routes)?));
+        }
         self.finish();
         interfaces?;
         let changes = changes?;
@@ -143,6 +150,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         interfaces: impl IntoIterator<Item = (IfIndex, Interface)>,
     ) -> Result<(), RouterError> {
         let table = InterfaceTable::build(interfaces)?;
+        Self::check_interface_vrfs(&table, |vrf| self.vrf(vrf).is_some())?;
         self.now = now;
         let result = self.use_interfaces(table);
         self.finish();
@@ -174,6 +182,11 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         self.set_interfaces(now, all)
     }
 
+    /// Replaces all access lists and which interfaces they are bound to, at once. On an error nothing changes.
+    pub fn set_acls(&mut self, acls: Vec<Acl>, bindings: &[AclBinding]) -> Result<(), AclError> {
+        self.acls.replace(acls, bindings)
+    }
+
     /// Replaces all static neighbours.
     pub fn set_neighbors(&mut self, now: u64, neighbors: Vec<StaticNeighbor>) -> Result<(), RouterError> {
         check_neighbors(&neighbors, self.interfaces.current())?;
@@ -183,37 +196,41 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         Ok(())
     }
 
-    /// Replaces all routes of a source (configuration, or a daemon after a restart). A later route for the same prefix
+    /// Replaces all routes of a source (configuration, or a daemon after a restart) in one VRF. A later route for the same prefix
     /// replaces an earlier one.
     pub fn set_routes(
         &mut self,
         now: u64,
+        vrf: VrfId,
         source: Source,
         routes: Vec<(IpNet, Arc<RouteAction>)>,
     ) -> Result<Changes, RouterError> {
         check_routes(&routes, self.interfaces.current())?;
+        self.must_exist(vrf)?;
         self.now = now;
-        let changes = self.use_routes(source, routes);
+        let changes = self.use_routes(vrf, source, routes);
         self.finish();
         changes
     }
 
-    /// Adds one route or replaces its action.
+    /// Adds one route to a VRF or replaces its action.
     pub fn insert(
         &mut self,
         now: u64,
+        vrf: VrfId,
         source: Source,
         prefix: IpNet,
         action: &RouteAction,
     ) -> Result<(), RouterError> {
         let table = self.interfaces.current();
         action.check(prefix, |i| table.get(i).is_some())?;
+        self.must_exist(vrf)?;
         self.now = now;
-        let id = self.intern(Key::Route(Arc::new(action.canonical(prefix))))?;
+        let id = self.intern(Key::of(action, vrf, prefix))?;
         self.settle();
         let result = match prefix {
-            IpNet::V4(p) => self.change(Prefix::<u32>::from(p), source, Some(id)),
-            IpNet::V6(p) => self.change(Prefix::<u128>::from(p), source, Some(id)),
+            IpNet::V4(p) => self.change(vrf, Prefix::<u32>::from(p), source, Some(id)),
+            IpNet::V6(p) => self.change(vrf, Prefix::<u128>::from(p), source, Some(id)),
         };
         if result.is_err() {
             self.release(id);
@@ -222,12 +239,19 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         result.map(|_| ())
     }
 
-    /// Removes one route. Returns whether it was there.
-    pub fn withdraw(&mut self, now: u64, source: Source, prefix: IpNet) -> Result<bool, RouterError> {
+    /// Removes one route from a VRF. Returns whether it was there.
+    pub fn withdraw(
+        &mut self,
+        now: u64,
+        vrf: VrfId,
+        source: Source,
+        prefix: IpNet,
+    ) -> Result<bool, RouterError> {
+        self.must_exist(vrf)?;
         self.now = now;
         let step = match prefix {
-            IpNet::V4(p) => self.change(Prefix::<u32>::from(p), source, None),
-            IpNet::V6(p) => self.change(Prefix::<u128>::from(p), source, None),
+            IpNet::V4(p) => self.change(vrf, Prefix::<u32>::from(p), source, None),
+            IpNet::V6(p) => self.change(vrf, Prefix::<u128>::from(p), source, None),
         };
         self.finish();
         Ok(step?.had.is_some())
@@ -248,9 +272,16 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                     }
                 }
             }
+            RouterEvent::AclHit(hit) => self.acl_log.add(now, hit, &self.acls),
             RouterEvent::ArpSeen { interface, address, mac, kind } => {
                 let asked = kind == ArpKind::RequestForUs;
-                let how = Heard { create: asked, confirm: asked || kind == ArpKind::Reply, replace: true };
+                let create = match kind {
+                    ArpKind::RequestForUs => true,
+                    ArpKind::Reply => self.was_asked(interface, address.into()),
+                    ArpKind::Gratuitous => self.learns_gratuitous(interface),
+                    ArpKind::Other => false,
+                };
+                let how = Heard { create, confirm: asked || kind == ArpKind::Reply, replace: true };
                 self.heard(interface, address.into(), mac, how);
             }
             RouterEvent::NdSeen { interface, address, mac: None, kind } => {
@@ -262,8 +293,13 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             RouterEvent::NdSeen { interface, address, mac: Some(mac), kind } => {
                 let how = match kind {
                     NdKind::Solicitation => Heard { create: true, confirm: false, replace: true },
-                    NdKind::Advertisement { solicited, overrides } => {
-                        Heard { create: false, confirm: solicited, replace: overrides }
+                    NdKind::Advertisement { solicited: true, overrides } => {
+                        let create = self.was_asked(interface, address.into());
+                        Heard { create, confirm: true, replace: overrides }
+                    }
+                    NdKind::Advertisement { solicited: false, overrides } => {
+                        let create = self.learns_gratuitous(interface);
+                        Heard { create, confirm: false, replace: overrides }
                     }
                 };
                 self.heard(interface, address.into(), mac, how);
@@ -279,6 +315,10 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         let plane = &mut self.plane;
         self.neighbors.tick(now, &mut |adjacency| plane.take_used(adjacency));
         self.interfaces.collect();
+        self.acls.collect();
+        self.fibs4.collect();
+        self.fibs6.collect();
+        self.multicast.collect();
         self.finish();
     }
 
@@ -300,7 +340,9 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     fn heard(&mut self, interface: IfIndex, address: IpAddr, mac: [u8; 6], how: Heard) {
         let Some(own) = self.interfaces.current().get(interface) else { return };
         if own.owns(address) {
-            self.neighbors.stats.duplicates += u64::from(mac != own.mac);
+            if mac != own.mac {
+                self.note_conflict(interface, address, mac);
+            }
             return;
         }
         // A group or zero address can be nobody's.
@@ -343,27 +385,34 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
 
     /// The links besides `interface` on which the route to an address says that it may be.
     fn other_links(&self, interface: IfIndex, address: IpAddr) -> Vec<IfIndex> {
-        let action = self.longest(address).and_then(|c| self.actions.get(c.id));
-        action.map_or(Vec::new(), |a| a.key.links().filter(|i| *i != interface).collect())
+        let vrf = self.vrf_of(interface);
+        let action = self.longest(vrf, address).and_then(|c| self.actions.get(c.id));
+        let other = |i: &IfIndex| *i != interface && self.vrf_of(*i) == vrf;
+        action.map_or(Vec::new(), |a| a.key.links().filter(other).collect())
     }
 
     pub(crate) fn is_up(&self, interface: IfIndex) -> bool {
         self.interfaces.current().get(interface).is_some_and(|i| i.up)
     }
 
-    /// The route that a gateway is reached by, host routes of neighbours not counted.
-    pub(crate) fn route_of_gateway(&self, gateway: IpAddr) -> Option<(NextHopId, &Action)> {
-        let id = self.longest(gateway)?.id;
+    /// The route that a gateway is reached by in a VRF, host routes of neighbours not counted.
+    pub(crate) fn route_of_gateway(&self, vrf: VrfId, gateway: IpAddr) -> Option<(NextHopId, &Action)> {
+        let id = self.longest(vrf, gateway)?.id;
         Some((id, self.actions.get(id)?))
     }
 
-    /// The preferred route that covers an address, host routes of neighbours not counted.
-    pub(crate) fn longest(&self, address: IpAddr) -> Option<Candidate> {
+    /// The preferred route of a VRF that covers an address, host routes of neighbours not counted.
+    pub(crate) fn longest(&self, vrf: VrfId, address: IpAddr) -> Option<Candidate> {
         let wanted = |c: Candidate| c.source != Source::Neighbor;
+        let vrf = self.vrf(vrf)?;
         match address {
-            IpAddr::V4(a) => Some(self.v4.rib.longest(a.to_bits(), wanted)?.1),
-            IpAddr::V6(a) => Some(self.v6.rib.longest(a.to_bits(), wanted)?.1),
+            IpAddr::V4(a) => Some(vrf.v4.rib.longest(a.to_bits(), wanted)?.1),
+            IpAddr::V6(a) => Some(vrf.v6.rib.longest(a.to_bits(), wanted)?.1),
         }
+    }
+
+    fn must_exist(&self, vrf: VrfId) -> Result<(), RouterError> {
+        self.vrf(vrf).map(drop).ok_or(RouterError::NoVrf { vrf })
     }
 
     fn use_interfaces(&mut self, table: InterfaceTable) -> Result<(), RouterError> {
@@ -374,7 +423,9 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         if changed.is_empty() {
             return Ok(());
         }
-        let own = OwnRoutes::of(table.iter());
+        let vrfs = changed.iter().flat_map(|i| [old.get(*i), table.get(*i)]).flatten().map(|i| i.vrf);
+        let own = OwnRoutes::by_vrf(&vrfs.collect(), table.iter());
+        self.multicast.use_interfaces(self.interfaces.current(), &table);
         self.interfaces.publish(table);
         // First what is on the wire: neighbours of interfaces that went down are unusable by one store each.
         for at in self.neighbors.on(&changed) {
@@ -384,10 +435,13 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             self.neighbors.touch(at);
         }
         self.settle();
-        let mut result = self.use_own(Source::Connected, own.connected4, |o| &mut o.connected4);
-        result = self.use_own(Source::Local, own.local4, |o| &mut o.local4).and(result);
-        result = self.use_own(Source::Connected, own.connected6, |o| &mut o.connected6).and(result);
-        result = self.use_own(Source::Local, own.local6, |o| &mut o.local6).and(result);
+        let mut result = Ok(());
+        for (vrf, own) in own {
+            result = self.use_own(vrf, Source::Connected, own.connected4, |o| &mut o.connected4).and(result);
+            result = self.use_own(vrf, Source::Local, own.local4, |o| &mut o.local4).and(result);
+            result = self.use_own(vrf, Source::Connected, own.connected6, |o| &mut o.connected6).and(result);
+            result = self.use_own(vrf, Source::Local, own.local6, |o| &mut o.local6).and(result);
+        }
         changed.iter().for_each(|interface| self.actions.mark_by(*interface));
         self.settle();
         for at in self.neighbors.on(&changed) {
@@ -412,6 +466,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     /// few, and not with the RIB.
     fn use_own<A: Address>(
         &mut self,
+        vrf: VrfId,
         source: Source,
         wanted: Own<A>,
         which: impl Fn(&mut OwnRoutes) -> &mut Own<A>,
@@ -420,11 +475,12 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         Self: Family<A>,
     {
         let mut result = Ok(());
-        let mut have = std::mem::take(which(&mut self.own));
+        let Some(own) = self.vrf_mut(vrf).map(|v| &mut v.own) else { return result };
+        let mut have = std::mem::take(which(own));
         let gone: Vec<Prefix<A>> = have.keys().filter(|p| !wanted.contains_key(p)).copied().collect();
         for prefix in gone {
             have.remove(&prefix);
-            result = self.change(prefix, source, None).map(drop).and(result);
+            result = self.change(vrf, prefix, source, None).map(drop).and(result);
         }
         for (prefix, interface) in wanted {
             if have.get(&prefix) == Some(&interface) {
@@ -432,7 +488,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             }
             let key = if source == Source::Local { Key::Local } else { Key::Glean(interface) };
             let changed = self.intern(key).map_err(RouterError::from).and_then(|id| {
-                let changed = self.change(prefix, source, Some(id));
+                let changed = self.change(vrf, prefix, source, Some(id));
                 if changed.is_err() {
                     self.release(id);
                 }
@@ -443,7 +499,9 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                 Err(error) => result = Err(error),
             }
         }
-        *which(&mut self.own) = have;
+        if let Some(own) = self.vrf_mut(vrf).map(|v| &mut v.own) {
+            *which(own) = have;
+        }
         result
     }
 
@@ -462,6 +520,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
 
     fn use_routes(
         &mut self,
+        vrf: VrfId,
         source: Source,
         routes: Vec<(IpNet, Arc<RouteAction>)>,
     ) -> Result<Changes, RouterError> {
@@ -473,8 +532,8 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             }
         }
         let mut known = HashMap::new();
-        let v4 = self.intern_all(v4, &mut known)?;
-        let v6 = match self.intern_all(v6, &mut known) {
+        let v4 = self.intern_all(vrf, v4, &mut known)?;
+        let v6 = match self.intern_all(vrf, v6, &mut known) {
             Ok(v6) => v6,
             Err(error) => {
                 self.release_all(&v4);
@@ -482,24 +541,20 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             }
         };
         drop(routes);
-        let a = match self.use_sorted(source, v4) {
+        let a = match self.use_sorted(vrf, source, v4) {
             Ok(a) => a,
             Err(error) => {
                 self.release_all(&v6);
                 return Err(error);
             }
         };
-        let b = self.use_sorted(source, v6)?;
-        Ok(Changes {
-            added: a.added + b.added,
-            replaced: a.replaced + b.replaced,
-            removed: a.removed + b.removed,
-        })
+        Ok(a + self.use_sorted(vrf, source, v6)?)
     }
 
     /// Sorts routes, drops all but the last for each prefix, and interns their actions, each `Arc` once.
     fn intern_all<A: Address>(
         &mut self,
+        vrf: VrfId,
         mut routes: Vec<(Prefix<A>, &Arc<RouteAction>)>,
         known: &mut HashMap<*const RouteAction, NextHopId>,
     ) -> Result<Sorted<A>, RouterError> {
@@ -513,8 +568,8 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         });
         let mut sorted = Sorted::with_capacity(routes.len());
         for (prefix, action) in routes {
-            // A host route by an interface alone means something else for each host.
-            let shared = prefix.len() < A::BITS || !action.has_links();
+            // A host route by an interface alone means something else for each host, a default route something of its own.
+            let shared = prefix.len() > 0 && (prefix.len() < A::BITS || !action.has_links());
             let id = match known.get(&Arc::as_ptr(action)).filter(|_| shared) {
                 Some(id) => {
                     self.actions.hold(*id);
@@ -522,8 +577,9 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                 }
                 None => {
                     let net = IpNet::new(prefix.first().to_ip(), prefix.len());
-                    let one = net.map_or_else(|_| (**action).clone(), |net| action.canonical(net));
-                    let id = match self.intern(Key::Route(Arc::new(one))) {
+                    let key =
+                        net.map_or_else(|_| Key::Route(Arc::clone(action)), |net| Key::of(action, vrf, net));
+                    let id = match self.intern(key) {
                         Ok(id) => id,
                         Err(error) => {
                             self.release_all(&sorted);
@@ -547,11 +603,20 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     }
 
     /// Makes these the routes of a source. Each entry comes with one use of its action.
-    fn use_sorted<A: Address>(&mut self, source: Source, wanted: Sorted<A>) -> Result<Changes, RouterError>
+    fn use_sorted<A: Address>(
+        &mut self,
+        vrf: VrfId,
+        source: Source,
+        wanted: Sorted<A>,
+    ) -> Result<Changes, RouterError>
     where
         Self: Family<A>,
     {
-        let difference = self.table().difference(source, &wanted);
+        let Some(table) = self.table(vrf) else {
+            self.release_all(&wanted);
+            return Err(RouterError::NoVrf { vrf });
+        };
+        let difference = table.difference(source, &wanted);
         let mut set = difference.set.iter().map(|(p, _)| *p).peekable();
         for (prefix, id) in &wanted {
             if set.next_if_eq(prefix).is_none() {
@@ -565,14 +630,17 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             removed: difference.removed.len(),
         };
         for prefix in difference.removed {
-            if let Err(error) = self.change(prefix, source, None) {
+            if let Err(error) = self.change(vrf, prefix, source, None) {
                 self.release_all(&difference.set);
                 return Err(error);
             }
         }
         let rest = if Table::<A, <Self as Family<A>>::Fib>::is_bulk(&difference.set) {
-            let (fresh, rest) = self.table().split_fresh(difference.set);
-            if let Err(error) = self.load(source, fresh) {
+            let (fresh, rest) = match self.table(vrf) {
+                Some(table) => table.split_fresh(difference.set),
+                None => (Vec::new(), difference.set),
+            };
+            if let Err(error) = self.load(vrf, source, fresh) {
                 self.release_all(&rest);
                 return Err(error);
             }
@@ -582,7 +650,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             difference.set
         };
         for (at, (prefix, id)) in rest.iter().enumerate() {
-            if let Err(error) = self.change(*prefix, source, Some(*id)) {
+            if let Err(error) = self.change(vrf, *prefix, source, Some(*id)) {
                 self.release_all(rest.get(at..).unwrap_or_default());
                 return Err(error);
             }
@@ -591,18 +659,19 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     }
 
     /// Adds many routes for prefixes that nobody has a route for.
-    fn load<A: Address>(&mut self, source: Source, fresh: Sorted<A>) -> Result<(), RouterError>
+    fn load<A: Address>(&mut self, vrf: VrfId, source: Source, fresh: Sorted<A>) -> Result<(), RouterError>
     where
         Self: Family<A>,
     {
-        self.table_mut().rib.append(source, fresh.clone());
-        self.count_links(&fresh, true);
+        let Some(table) = self.table_mut(vrf) else { return Err(RouterError::NoVrf { vrf }) };
+        table.rib.append(source, fresh.clone());
+        self.count_links(vrf, &fresh, true);
         // The actions get their meaning from the new routes before the FIB names them.
         self.actions.mark_all();
         self.settle();
-        let result = self.table_mut().load(source, &fresh);
+        let result = self.table_mut(vrf).map_or(Ok(()), |table| table.load(source, &fresh));
         if result.is_err() {
-            self.count_links(&fresh, false);
+            self.count_links(vrf, &fresh, false);
             self.release_all(&fresh);
             self.actions.mark_all();
         }
@@ -616,6 +685,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     /// Sets or removes one route and notes what depends on it. A use of `id` passes to the route.
     pub(crate) fn change<A: Address>(
         &mut self,
+        vrf: VrfId,
         prefix: Prefix<A>,
         source: Source,
         id: Option<NextHopId>,
@@ -623,8 +693,9 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     where
         Self: Family<A>,
     {
-        let step = self.table_mut().change(prefix, source, id)?;
-        self.follow(prefix, source, id, step);
+        let table = self.table_mut(vrf).ok_or(RouterError::NoVrf { vrf })?;
+        let step = table.change(prefix, source, id)?;
+        self.follow(vrf, prefix, source, id, step);
         // A neighbour's next hop is its own, or lent by an action: no use of either is counted.
         if let Some(had) = step.had.filter(|_| source != Source::Neighbor) {
             self.release(had);
@@ -635,6 +706,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     /// Notes what depends on a route that has changed.
     pub(crate) fn follow<A: Address>(
         &mut self,
+        vrf: VrfId,
         prefix: Prefix<A>,
         source: Source,
         id: Option<NextHopId>,
@@ -645,15 +717,18 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             return;
         }
         // Networks that go concern neighbours as much as those that come.
-        let shortest = self.links.shortest(A::BITS);
+        let shortest = |r: &Self| r.vrf(vrf).map_or(u8::MAX, |v| v.links.shortest(A::BITS));
+        let before = shortest(self);
         for (id, comes) in [(step.had, false), (id, true)] {
-            self.count_link(prefix, id, comes);
+            self.count_link(vrf, prefix, id, comes);
         }
         if step.before != step.after {
             let (first, last) = (prefix.first().to_ip(), prefix.last().to_ip());
-            self.actions.mark_between(first, last);
-            if prefix.len() >= shortest.min(self.links.shortest(A::BITS)) {
-                let inside: Vec<_> = self.neighbors.between(first, last).collect();
+            self.actions.mark_between(vrf, first, last);
+            if prefix.len() >= before.min(shortest(self)) {
+                let here = |e: &Entry| self.vrf_of(e.interface) == vrf;
+                let inside = self.neighbors.between(first, last);
+                let inside: Vec<_> = inside.filter(|at| self.neighbors.get(*at).is_some_and(here)).collect();
                 inside.into_iter().for_each(|at| self.neighbors.touch(at));
             }
         }
@@ -662,6 +737,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     /// Takes back what [`follow`](Self::follow) counted, for a change that is taken back.
     pub(crate) fn unfollow<A: Address>(
         &mut self,
+        vrf: VrfId,
         prefix: Prefix<A>,
         source: Source,
         id: Option<NextHopId>,
@@ -669,7 +745,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     ) {
         if source != Source::Neighbor {
             for (id, comes) in [(id, false), (step.had, true)] {
-                self.count_link(prefix, id, comes);
+                self.count_link(vrf, prefix, id, comes);
             }
         }
     }
@@ -679,15 +755,17 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         !self.actions.dirty.is_empty() || self.neighbors.has_changed()
     }
 
-    fn count_links<A: Address>(&mut self, routes: &Sorted<A>, comes: bool) {
-        routes.iter().for_each(|(prefix, id)| self.count_link(*prefix, Some(*id), comes));
+    fn count_links<A: Address>(&mut self, vrf: VrfId, routes: &Sorted<A>, comes: bool) {
+        routes.iter().for_each(|(prefix, id)| self.count_link(vrf, *prefix, Some(*id), comes));
     }
 
     /// Counts a route that comes or goes, where it says that destinations are on a link.
-    fn count_link<A: Address>(&mut self, prefix: Prefix<A>, id: Option<NextHopId>, comes: bool) {
+    fn count_link<A: Address>(&mut self, vrf: VrfId, prefix: Prefix<A>, id: Option<NextHopId>, comes: bool) {
         let key = id.and_then(|id| self.actions.get(id)).map(|a| &a.key);
-        if key.is_some_and(|k| matches!(k, Key::Glean(_)) || k.links().next().is_some()) {
-            self.links.count(A::BITS, prefix.len(), comes);
+        if key.is_some_and(|k| matches!(k, Key::Glean(_)) || k.links().next().is_some())
+            && let Some(vrf) = self.vrf_mut(vrf)
+        {
+            vrf.links.count(A::BITS, prefix.len(), comes);
         }
     }
 
@@ -713,30 +791,6 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         }
         self.plane.commit();
     }
-}
-
-fn check_routes(routes: &[(IpNet, Arc<RouteAction>)], table: &InterfaceTable) -> Result<(), RouterError> {
-    let mut checked = std::collections::HashSet::new();
-    for (prefix, action) in routes {
-        if checked.insert((Arc::as_ptr(action), prefix.addr().is_ipv4())) {
-            action.check(*prefix, |i| table.get(i).is_some())?;
-        }
-    }
-    Ok(())
-}
-
-fn check_neighbors(neighbors: &[StaticNeighbor], table: &InterfaceTable) -> Result<(), RouterError> {
-    for n in neighbors {
-        let problem = match table.get(n.interface) {
-            None => "its interface does not exist",
-            Some(i) if i.owns(n.address) => "this is the interface's own address",
-            _ if n.address.is_multicast() || n.address.is_unspecified() => "this is no unicast address",
-            _ if n.mac[0] & 1 != 0 || n.mac == [0; 6] => "its MAC address is no station's",
-            Some(_) => continue,
-        };
-        return Err(RouterError::BadNeighbor { address: n.address, problem });
-    }
-    Ok(())
 }
 
 #[cfg(test)]

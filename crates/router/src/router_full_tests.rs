@@ -52,7 +52,7 @@ fn hooked(hook: impl FnMut() -> Result<(), FibError> + Clone + 'static) -> Hooke
 }
 
 fn via(gateways: impl IntoIterator<Item = IpAddr>) -> Arc<RouteAction> {
-    let path = |g| Path { gateway: Some(g), interface: None, weight: 1 };
+    let path = |g| Path { gateway: Some(g), interface: None, weight: 1, vrf: None };
     Arc::new(RouteAction::Forward(gateways.into_iter().map(path).collect()))
 }
 
@@ -111,7 +111,7 @@ fn workers_are_told_after_the_fib_has_changed() {
     r.tick(2 * SECOND + 3);
     check(&mut r, "silence", &|r| r.tick(3 * SECOND + 3));
     check(&mut r, "a route", &|r| {
-        r.insert(4 * SECOND, Source::Static, net("10.0.0.80/32"), &RouteAction::Blackhole).unwrap();
+        r.insert(4 * SECOND, 0, Source::Static, net("10.0.0.80/32"), &RouteAction::Blackhole).unwrap();
     });
 }
 
@@ -127,7 +127,12 @@ fn a_neighbour_that_finds_the_tables_full_is_unreachable_until_there_is_room() {
     let (one, two) = (ip("10.0.0.2"), ip("10.0.0.3"));
     let routes = [("20.0.0.0/8", via([one])), ("30.0.0.0/8", via([two])), ("40.0.0.0/8", via([one, two]))];
     let routes = routes.map(|(p, a)| (net(p), a)).to_vec();
-    let config = RouterConfig { interfaces: vec![interface(1, &["10.0.0.1/24"])], routes, neighbors: vec![] };
+    let config = RouterConfig {
+        interfaces: vec![interface(1, &["10.0.0.1/24"])],
+        routes,
+        neighbors: vec![],
+        vrfs: vec![],
+    };
     r.apply(0, config).unwrap();
     r.event(0, arp(one, 2));
     r.event(0, arp(two, 3));
@@ -169,6 +174,7 @@ fn a_state_that_does_not_fit_is_an_error() {
         interfaces: vec![interface(1, &["10.0.0.1/24"])],
         routes: routes(n),
         neighbors: vec![],
+        vrfs: Vec::new(),
     };
     assert_eq!(r.apply(0, config(6)), Err(RouterError::Plane(PlaneError::TooManyNextHops)));
     r.apply(0, config(3)).unwrap();
@@ -198,8 +204,12 @@ fn a_fib_that_refuses_leaves_no_use_behind() {
                 };
                 routes.extend((0..5000).map(many));
             }
-            let config =
-                || RouterConfig { interfaces: interfaces.clone(), routes: routes.clone(), neighbors: vec![] };
+            let config = || RouterConfig {
+                interfaces: interfaces.clone(),
+                routes: routes.clone(),
+                neighbors: vec![],
+                vrfs: vec![],
+            };
             left.store(fails_at, Relaxed);
             let _ = r.apply(0, config());
             left.store(usize::MAX, Relaxed);
@@ -231,6 +241,7 @@ fn sixty_five_thousand_gateways_forward() {
         interfaces: vec![interface(1, &["10.0.0.1/15"])],
         routes: (0..N).map(route).collect(),
         neighbors: vec![],
+        vrfs: Vec::new(),
     };
     r.apply(0, config).unwrap();
     (0..N).for_each(|n| r.event(1, arp(gateway(n), n as u8)));
@@ -245,7 +256,7 @@ fn sixty_five_thousand_gateways_forward() {
     }
     assert_eq!(r.stats().neighbor_events.plane_full, 0);
     // The routes go and the neighbours stay, with next hops of their own.
-    r.set_routes(2, Source::Static, Vec::new()).unwrap();
+    r.set_routes(2, 0, Source::Static, Vec::new()).unwrap();
     assert_eq!(mac_of(&r, "10.0.1.2"), Some(0));
     r.apply(3, RouterConfig::default()).unwrap();
     (0..9).for_each(|t| r.tick(t * 1000 * SECOND));
@@ -263,7 +274,12 @@ fn nested_groups_that_are_too_large_keep_as_many_paths_as_a_group_can_have() {
         (net("172.17.0.0/16"), via(hosts(2))),
         (net("20.0.0.0/8"), via([ip("172.16.0.1"), ip("172.17.0.1")])),
     ];
-    let config = RouterConfig { interfaces: vec![interface(1, &["10.0.0.1/8"])], routes, neighbors: vec![] };
+    let config = RouterConfig {
+        interfaces: vec![interface(1, &["10.0.0.1/8"])],
+        routes,
+        neighbors: vec![],
+        vrfs: vec![],
+    };
     r.apply(0, config).unwrap();
     let ends: std::collections::HashSet<_> =
         (0..40_000u32).map(|h| ask(&r, "20.0.0.1", h.wrapping_mul(0x85eb_ca6b))).collect();
@@ -283,7 +299,8 @@ fn many_paths_over_many_levels_are_resolved_once_each() {
         routes.push((net(&format!("100.{level}.0.0/16")), via(on)));
     }
     let interfaces = vec![interface(1, &["10.0.0.1/24"])];
-    r.apply(0, RouterConfig { interfaces: interfaces.clone(), routes, neighbors: vec![] }).unwrap();
+    r.apply(0, RouterConfig { interfaces: interfaces.clone(), routes, neighbors: vec![], vrfs: vec![] })
+        .unwrap();
     let ends: std::collections::HashSet<_> =
         (0..9000u32).map(|h| ask(&r, "20.0.0.1", h.wrapping_mul(0x85eb_ca6b))).collect();
     assert_eq!(ends.len(), 64);
@@ -291,7 +308,7 @@ fn many_paths_over_many_levels_are_resolved_once_each() {
     let mesh = (0..40u8).map(|level| {
         (net(&format!("100.{level}.0.0/16")), via((0..40).filter(|l| *l != level).map(|l| gateway(l, 0))))
     });
-    r.apply(1, RouterConfig { interfaces, routes: mesh.collect(), neighbors: vec![] }).unwrap();
+    r.apply(1, RouterConfig { interfaces, routes: mesh.collect(), neighbors: vec![], vrfs: vec![] }).unwrap();
     assert_eq!(ask(&r, "100.7.0.1", 0), NextHop::Unreachable);
 }
 
@@ -324,8 +341,16 @@ fn a_link_that_goes_down_costs_its_interfaces_and_not_the_table() {
         let route =
             |n: u32| (IpNet::new((0x1400_0000 + (n << 8)).to_be_bytes().into(), 24).unwrap(), action.clone());
         let interfaces: Vec<_> = (0..vlans).map(of).collect();
-        r.apply(0, RouterConfig { interfaces, routes: (0..routes).map(route).collect(), neighbors: vec![] })
-            .unwrap();
+        r.apply(
+            0,
+            RouterConfig {
+                interfaces,
+                routes: (0..routes).map(route).collect(),
+                neighbors: vec![],
+                vrfs: vec![],
+            },
+        )
+        .unwrap();
         let start = std::time::Instant::now();
         for up in [false, true] {
             r.set_links(1, (0..vlans).map(|v| (v, up))).unwrap();

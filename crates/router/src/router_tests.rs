@@ -38,7 +38,7 @@ pub(crate) fn mac(n: u8) -> [u8; 6] {
 }
 
 fn via(gateways: &[&str]) -> Arc<RouteAction> {
-    let path = |g: &&str| Path { gateway: Some(ip(g)), interface: None, weight: 1 };
+    let path = |g: &&str| Path { gateway: Some(ip(g)), interface: None, weight: 1, vrf: None };
     Arc::new(RouteAction::Forward(gateways.iter().map(path).collect()))
 }
 
@@ -93,6 +93,7 @@ fn config(interfaces: &[(IfIndex, Interface)], routes: &[(&str, Arc<RouteAction>
         interfaces: interfaces.to_vec(),
         routes: routes.iter().map(|(p, a)| (net(p), a.clone())).collect(),
         neighbors: Vec::new(),
+        vrfs: Vec::new(),
     }
 }
 
@@ -332,7 +333,10 @@ fn a_scan_of_a_network_is_bounded_and_evicts_no_resolved_neighbour() {
         r.event(now, RouterEvent::Unresolved { interface: 1, address, asked: false });
         r.tick(now);
         let stats = r.stats();
-        assert!(stats.neighbors <= 300 && r.v4.rib.len() < 400 && stats.plane.next_hops < 400, "{stats:?}");
+        assert!(
+            stats.neighbors <= 300 && r.default_vrf.v4.rib.len() < 400 && stats.plane.next_hops < 400,
+            "{stats:?}"
+        );
         if n % 7 == 0 {
             assert!(r.probes().count() <= 150);
         }
@@ -385,7 +389,7 @@ fn a_path_whose_gateway_falls_silent_is_left_out_of_its_group() {
 #[test]
 fn weights_divide_the_flows() {
     let mut r = router();
-    let path = |g, weight| Path { gateway: Some(ip(g)), interface: None, weight };
+    let path = |g, weight| Path { gateway: Some(ip(g)), interface: None, weight, vrf: None };
     let action = RouteAction::Forward(vec![path("10.0.0.2", 30), path("10.0.1.2", 10)]);
     r.apply(0, config(&two_interfaces(), &[("20.0.0.0/8", Arc::new(action))])).unwrap();
     reply(&mut r, 0, 1, "10.0.0.2", 2);
@@ -411,27 +415,29 @@ fn gateways_resolve_over_other_routes_and_follow_them() {
     assert_eq!(spread(&r, "20.0.0.1").into_keys().collect::<Vec<_>>(), ["if1 mac 2", "if2 mac 3"]);
     assert_eq!(say(&r, "30.0.0.1", 0), "blackhole");
     assert_eq!([say(&r, "40.0.0.1", 0), say(&r, "50.0.0.1", 0)], ["unreachable", "unreachable"], "a loop");
-    r.insert(1, Source::Static, net("172.16.0.0/24"), &via(&["10.0.1.2"])).unwrap();
+    r.insert(1, 0, Source::Static, net("172.16.0.0/24"), &via(&["10.0.1.2"])).unwrap();
     assert_eq!(spread(&r, "20.0.0.1").into_keys().collect::<Vec<_>>(), ["if2 mac 3"]);
-    r.withdraw(2, Source::Static, net("172.16.0.0/24")).unwrap();
+    r.withdraw(2, 0, Source::Static, net("172.16.0.0/24")).unwrap();
     assert_eq!(spread(&r, "20.0.0.1").len(), 2);
-    r.withdraw(3, Source::Static, net("172.16.0.0/16")).unwrap();
+    r.withdraw(3, 0, Source::Static, net("172.16.0.0/16")).unwrap();
     assert_eq!(say(&r, "20.0.0.1", 0), "unreachable");
-    r.insert(4, Source::Static, net("50.0.0.0/8"), &via(&["10.0.0.2"])).unwrap();
+    r.insert(4, 0, Source::Static, net("50.0.0.0/8"), &via(&["10.0.0.2"])).unwrap();
     assert_eq!(say(&r, "40.0.0.1", 0), "if1 mac 2", "the loop is gone");
 }
 
 #[test]
 fn ipv4_leaves_by_ipv6_gateways_and_link_local_ones_by_their_interface() {
     let mut r = router();
-    let path = |g, interface| RouteAction::Forward(vec![Path { gateway: Some(ip(g)), interface, weight: 1 }]);
+    let path = |g, interface| {
+        RouteAction::Forward(vec![Path { gateway: Some(ip(g)), interface, weight: 1, vrf: None }])
+    };
     let routes = [("20.0.0.0/8", Arc::new(path("fe80::9", Some(2)))), ("2000::/3", via(&["2001:db8:1::9"]))];
     r.apply(0, config(&two_interfaces(), &routes)).unwrap();
     assert_eq!(say(&r, "20.0.0.1", 0), "ask if2 for fe80::9");
     reply(&mut r, 0, 2, "fe80::9", 9);
     reply(&mut r, 0, 1, "2001:db8:1::9", 8);
     assert_eq!([say(&r, "20.0.0.1", 0), say(&r, "2a00::1", 0)], ["if2 mac 9", "if1 mac 8"]);
-    let refused = r.insert(1, Source::Static, net("21.0.0.0/8"), &path("fe80::9", None)).unwrap_err();
+    let refused = r.insert(1, 0, Source::Static, net("21.0.0.0/8"), &path("fe80::9", None)).unwrap_err();
     assert!(matches!(refused, RouterError::GatewayNeedsInterface { .. }));
     r.set_link(2, 2, false).unwrap();
     assert_eq!(say(&r, "20.0.0.1", 0), "unreachable");
@@ -446,12 +452,12 @@ fn routes_between_a_neighbour_and_its_network_win_over_its_host_route() {
     r.event(0, RouterEvent::Unresolved { interface: 1, address: ip("10.0.0.200"), asked: false });
     reply(&mut r, 0, 1, "10.0.0.200", 7);
     assert_eq!(say(&r, "10.0.0.200", 0), "if1 mac 7");
-    r.insert(1, Source::Static, net("10.0.0.128/25"), &RouteAction::Prohibit).unwrap();
+    r.insert(1, 0, Source::Static, net("10.0.0.128/25"), &RouteAction::Prohibit).unwrap();
     assert_eq!(say(&r, "10.0.0.200", 0), "prohibit");
-    r.insert(1, Source::Static, net("10.0.0.200/32"), &RouteAction::Blackhole).unwrap();
-    r.withdraw(2, Source::Static, net("10.0.0.128/25")).unwrap();
+    r.insert(1, 0, Source::Static, net("10.0.0.200/32"), &RouteAction::Blackhole).unwrap();
+    r.withdraw(2, 0, Source::Static, net("10.0.0.128/25")).unwrap();
     assert_eq!(say(&r, "10.0.0.200", 0), "blackhole");
-    r.withdraw(2, Source::Static, net("10.0.0.200/32")).unwrap();
+    r.withdraw(2, 0, Source::Static, net("10.0.0.200/32")).unwrap();
     assert_eq!(say(&r, "10.0.0.200", 0), "if1 mac 7");
 }
 
@@ -525,10 +531,14 @@ fn static_neighbours_stay_as_they_are() {
 fn what_a_route_cannot_be_is_refused_by_name() {
     let mut r = router();
     r.apply(0, config(&two_interfaces(), &[])).unwrap();
-    let path =
-        |gateway: Option<&str>, interface, weight| Path { gateway: gateway.map(ip), interface, weight };
+    let path = |gateway: Option<&str>, interface, weight| Path {
+        gateway: gateway.map(ip),
+        interface,
+        weight,
+        vrf: None,
+    };
     let mut refuse = |prefix, paths: Vec<Path>| {
-        let error = r.insert(0, Source::Static, net(prefix), &RouteAction::Forward(paths)).unwrap_err();
+        let error = r.insert(0, 0, Source::Static, net(prefix), &RouteAction::Forward(paths)).unwrap_err();
         assert_eq!(say(&r, "20.0.0.1", 0), "none");
         error.to_string()
     };
@@ -571,11 +581,11 @@ fn applying_the_same_again_changes_nothing_and_a_difference_only_itself() {
 fn the_preferred_source_forwards_and_the_next_takes_over() {
     let mut r = router();
     r.apply(0, config(&two_interfaces(), &[("20.0.0.0/8", Arc::new(RouteAction::Prohibit))])).unwrap();
-    r.insert(0, Source::Learned, net("20.0.0.0/8"), &RouteAction::Blackhole).unwrap();
-    r.insert(0, Source::Static, net("10.0.0.0/24"), &RouteAction::Blackhole).unwrap();
+    r.insert(0, 0, Source::Learned, net("20.0.0.0/8"), &RouteAction::Blackhole).unwrap();
+    r.insert(0, 0, Source::Static, net("10.0.0.0/24"), &RouteAction::Blackhole).unwrap();
     assert_eq!([say(&r, "20.0.0.1", 0), say(&r, "10.0.0.9", 0)], ["prohibit", "ask if1 for it"]);
-    assert!(r.withdraw(0, Source::Static, net("20.0.0.0/8")).unwrap());
-    assert!(!r.withdraw(0, Source::Static, net("20.0.0.0/8")).unwrap());
+    assert!(r.withdraw(0, 0, Source::Static, net("20.0.0.0/8")).unwrap());
+    assert!(!r.withdraw(0, 0, Source::Static, net("20.0.0.0/8")).unwrap());
     assert_eq!(say(&r, "20.0.0.1", 0), "blackhole");
     r.set_link(1, 1, false).unwrap();
     assert_eq!(say(&r, "10.0.0.9", 0), "blackhole");
@@ -647,6 +657,14 @@ fn nothing_is_left_after_all_is_removed() {
         let stats = RouterStats { neighbor_events: Default::default(), ..r.stats() };
         assert_eq!(*first.get_or_insert(stats), stats);
         assert_eq!((stats.plane, stats.actions, stats.neighbors), Default::default());
-        assert_eq!((r.v4.rib.len(), r.v6.rib.len(), r.v4.fib.len(), r.v6.fib.len()), (0, 0, 0, 0));
+        assert_eq!(
+            (
+                r.default_vrf.v4.rib.len(),
+                r.default_vrf.v6.rib.len(),
+                r.default_vrf.v4.fib.len(),
+                r.default_vrf.v6.fib.len()
+            ),
+            (0, 0, 0, 0)
+        );
     }
 }

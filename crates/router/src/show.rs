@@ -5,19 +5,23 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use linerate_pipeline::IfIndex;
+use linerate_pipeline::{IfIndex, Interface, VRF_DEFAULT, VrfId};
 use linerate_tables::fib::{Fib, FibMemory, NextHopId};
 use linerate_tables::prefix::{Address, Prefix};
 
+use crate::acl::{AclLogEntry, AclView};
 use crate::action::{Key, Target};
 use crate::model::{RouteAction, Source};
 use crate::neighbor::{NeighborState, NeighborStats};
 use crate::plane::PlaneUse;
-use crate::router::{Family, Router};
+use crate::router::Router;
+use crate::vrf::Family;
 
 /// Which routes to show. All conditions must hold; the default shows all.
 #[derive(Clone, Debug)]
 pub struct RouteFilter {
+    /// Of this VRF.
+    pub vrf: VrfId,
     /// IPv4 only (`Some(true)`), IPv6 only (`Some(false)`).
     pub ip4: Option<bool>,
     /// This prefix and what it contains.
@@ -39,6 +43,7 @@ pub struct RouteFilter {
 impl Default for RouteFilter {
     fn default() -> Self {
         RouteFilter {
+            vrf: VRF_DEFAULT,
             ip4: None,
             within: None,
             longest_match: None,
@@ -65,12 +70,14 @@ pub enum ActionView {
 }
 
 /// Where a path of a route leads at the moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathView {
     /// The neighbour; `None`: the destination itself, or no neighbour (blackhole).
     pub neighbor: Option<IpAddr>,
     /// The interface.
     pub interface: Option<IfIndex>,
+    /// The VRF in whose table the destination is looked up again.
+    pub table: Option<VrfId>,
     /// Share.
     pub weight: u16,
     /// State of the neighbour.
@@ -80,6 +87,8 @@ pub struct PathView {
 /// One source's route for a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteView {
+    /// Its VRF.
+    pub vrf: VrfId,
     /// Destination.
     pub prefix: IpNet,
     /// Who contributed it.
@@ -122,12 +131,27 @@ pub struct FamilyStats {
     pub fib: FibMemory,
 }
 
-/// Figures of the router.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RouterStats {
+/// A VRF and its figures.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VrfStats {
+    /// Its number.
+    pub vrf: VrfId,
+    /// Its name.
+    pub name: String,
+    /// The interfaces in it.
+    pub interfaces: Vec<IfIndex>,
     /// IPv4.
     pub ip4: FamilyStats,
     /// IPv6.
+    pub ip6: FamilyStats,
+}
+
+/// Figures of the router.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouterStats {
+    /// IPv4, default VRF.
+    pub ip4: FamilyStats,
+    /// IPv6, default VRF.
     pub ip6: FamilyStats,
     /// Distinct actions of routes.
     pub actions: usize,
@@ -140,6 +164,16 @@ pub struct RouterStats {
 }
 
 impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
+    /// All access lists with what their rules have matched.
+    pub fn acls(&self) -> Vec<AclView> {
+        self.acls.views()
+    }
+
+    /// The last samples of rules with `log`, oldest first.
+    pub fn acl_log(&self) -> impl Iterator<Item = &AclLogEntry> {
+        self.acl_log.entries()
+    }
+
     /// Routes in order, IPv4 before IPv6, each prefix with all its sources, the preferred first. A page ends after
     /// `limit` prefixes.
     pub fn routes(&self, filter: &RouteFilter) -> Vec<RouteView> {
@@ -195,8 +229,8 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     /// Figures.
     pub fn stats(&self) -> RouterStats {
         RouterStats {
-            ip4: self.family_stats::<u32>(),
-            ip6: self.family_stats::<u128>(),
+            ip4: self.family_stats::<u32>(VRF_DEFAULT),
+            ip6: self.family_stats::<u128>(VRF_DEFAULT),
             actions: self.actions.len(),
             neighbors: self.neighbors.len(),
             neighbor_events: self.neighbors.stats,
@@ -204,11 +238,24 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         }
     }
 
-    fn family_stats<A: Address>(&self) -> FamilyStats
+    /// Figures of one VRF's tables.
+    pub fn vrf_stats(&self, vrf: VrfId) -> Option<VrfStats> {
+        let name = self.vrf(vrf)?.name.clone();
+        let of = |(i, f): (IfIndex, &Interface)| (f.vrf == vrf).then_some(i);
+        Some(VrfStats {
+            vrf,
+            name,
+            interfaces: self.interfaces().iter().filter_map(of).collect(),
+            ip4: self.family_stats::<u32>(vrf),
+            ip6: self.family_stats::<u128>(vrf),
+        })
+    }
+
+    fn family_stats<A: Address>(&self, vrf: VrfId) -> FamilyStats
     where
         Self: Family<A>,
     {
-        let table = self.table();
+        let Some(table) = self.table(vrf) else { return FamilyStats::default() };
         FamilyStats {
             routes: Source::ALL.map(|s| table.rib.count(s)),
             fib_routes: table.fib.len(),
@@ -227,7 +274,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     ) where
         Self: Family<A>,
     {
-        let rib = &self.table().rib;
+        let Some(rib) = self.table(filter.vrf).map(|t| &t.rib) else { return };
         let matched = longest.map(|a| rib.longest(a, |_| true).map(|(p, _)| p));
         let from = match (matched, within, after) {
             (Some(Some(p)), _, _) => Bound::Included(p),
@@ -247,7 +294,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             let before = views.len();
             for (at, c) in candidates.iter().enumerate() {
                 if filter.source.is_none_or(|s| s == c.source) {
-                    let view = self.route_view(net, c.source, at == 0, c.id);
+                    let view = self.route_view(filter.vrf, net, c.source, at == 0, c.id);
                     if filter.accepts(&view) {
                         views.push(view);
                     }
@@ -257,46 +304,60 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         }
     }
 
-    fn route_view(&self, prefix: IpNet, source: Source, best: bool, id: NextHopId) -> RouteView {
+    fn route_view(&self, vrf: VrfId, prefix: IpNet, source: Source, best: bool, id: NextHopId) -> RouteView {
         let on = |interface, address: Option<IpAddr>| {
             let entry = address.and_then(|a| self.neighbors.get(self.neighbors.find(interface, a)?));
             let state = entry.and_then(|e| e.state);
-            PathView { neighbor: address, interface: Some(interface), weight: 1, state }
+            PathView { neighbor: address, interface: Some(interface), table: None, weight: 1, state }
         };
         // A neighbour's host route may name the next hop of an action that means the same.
         let (action, paths) = match self.actions.get(id).filter(|_| source != Source::Neighbor) {
             None => {
                 let host = prefix.addr();
                 let entry = self.neighbors.between(host, host).filter_map(|at| self.neighbors.get(at));
-                let interface = entry.filter(|e| e.link.hosted == Some(id)).map(|e| e.interface).next();
+                let interface = entry
+                    .filter(|e| e.link.hosted == Some(id) && e.link.hosted_in == vrf)
+                    .map(|e| e.interface)
+                    .next();
                 let interface = interface.unwrap_or(IfIndex::MAX);
                 (ActionView::Neighbor(interface), vec![on(interface, Some(host))])
             }
             Some(action) => match &action.key {
                 Key::Local => (ActionView::Local, Vec::new()),
                 Key::Glean(i) => (ActionView::Connected(*i), vec![on(*i, None)]),
-                Key::Route(route) => {
+                // No route has that as its whole action; it is what a path of one leads to.
+                Key::Table(_) => (ActionView::Local, Vec::new()),
+                Key::Route(route) | Key::Default(route) => {
                     let paths = action.targets.iter().map(|(target, weight)| match target {
                         Target::Neighbor(at) => match self.neighbors.get(*at) {
                             Some(e) => PathView { weight: *weight, ..on(e.interface, Some(e.address)) },
-                            None => {
-                                PathView { neighbor: None, interface: None, weight: *weight, state: None }
-                            }
+                            None => PathView { weight: *weight, ..PathView::default() },
                         },
                         Target::Action(id) => {
-                            let interface = self.actions.get(*id).and_then(|a| match a.key {
-                                Key::Glean(i) => Some(i),
-                                _ => None,
-                            });
-                            PathView { neighbor: None, interface, weight: *weight, state: None }
+                            let (interface, table) = match self.actions.get(*id).map(|a| &a.key) {
+                                Some(Key::Glean(i)) => (Some(*i), None),
+                                Some(Key::Table(vrf)) => (None, Some(*vrf)),
+                                _ => (None, None),
+                            };
+                            PathView { interface, table, weight: *weight, ..PathView::default() }
                         }
                     });
-                    (ActionView::Route(Arc::clone(route)), paths.collect())
+                    (ActionView::Route(as_given(route, vrf)), paths.collect())
                 }
             },
         };
-        RouteView { prefix, source, best, next_hop: id, action, paths }
+        RouteView { vrf, prefix, source, best, next_hop: id, action, paths }
     }
+}
+
+/// An action without the VRF where that is the route's own, which goes without saying.
+fn as_given(action: &Arc<RouteAction>, own: VrfId) -> Arc<RouteAction> {
+    let RouteAction::Forward(paths) = &**action else { return action.clone() };
+    let mut paths = paths.clone();
+    for path in paths.iter_mut().filter(|p| p.interface.is_some() || p.vrf == Some(own)) {
+        path.vrf = None;
+    }
+    Arc::new(RouteAction::Forward(paths))
 }
 
 impl RouteFilter {

@@ -3,15 +3,16 @@
 
 use std::net::IpAddr;
 
-use linerate_pipeline::IfIndex;
+use linerate_pipeline::{IfIndex, VrfId};
 use linerate_tables::fib::Fib;
 use linerate_tables::prefix::{Address, Prefix};
 
-use crate::action::Target;
+use crate::action::{Key, Target};
 use crate::model::{RouterError, Source};
 use crate::neighbor::{EntryIndex, NeighborState, SECOND};
 use crate::plane::{Adjacency, NextHop, NextHopId, PlaneError};
-use crate::router::{Family, Router};
+use crate::router::Router;
+use crate::vrf::Family;
 
 /// How long a neighbour that found the tables full waits before it tries again.
 const STARVED: u64 = SECOND;
@@ -178,6 +179,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         let same = |user: &&NextHopId| {
             self.actions
                 .get(**user)
+                .filter(|a| !matches!(a.key, Key::Default(_)))
                 .is_some_and(|a| matches!(a.targets[..], [(t, _)] if t == Target::Neighbor(at)))
         };
         // The one it has, so that it changes only where it must.
@@ -195,27 +197,35 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     fn set_host_route(&mut self, at: EntryIndex, wanted: bool) {
         let id = if wanted { self.host_next_hop(at) } else { None };
         let Some(entry) = self.neighbors.get(at) else { return };
-        if entry.link.hosted == id {
+        let (vrf, had_in) = (self.vrf_of(entry.interface), entry.link.hosted_in);
+        if entry.link.hosted == id && (id.is_none() || had_in == vrf) {
             return;
         }
-        match entry.address {
-            IpAddr::V4(a) => self.host_route(at, a.to_bits(), id),
-            IpAddr::V6(a) => self.host_route(at, a.to_bits(), id),
+        let address = entry.address;
+        let moved = entry.link.hosted.is_some() && had_in != vrf;
+        let steps = [moved.then_some((had_in, None)), Some((vrf, id))];
+        for (vrf, id) in steps.into_iter().flatten() {
+            match address {
+                IpAddr::V4(a) => self.host_route(at, vrf, a.to_bits(), id),
+                IpAddr::V6(a) => self.host_route(at, vrf, a.to_bits(), id),
+            }
         }
     }
 
-    fn host_route<A: Address>(&mut self, at: EntryIndex, address: A, id: Option<NextHopId>)
+    fn host_route<A: Address>(&mut self, at: EntryIndex, vrf: VrfId, address: A, id: Option<NextHopId>)
     where
         Self: Family<A>,
     {
         let Some(prefix) = Prefix::new(address, A::BITS) else { return };
         let Some(entry) = self.neighbors.get_mut(at) else { return };
         let had = std::mem::replace(&mut entry.link.hosted, id);
+        entry.link.hosted_in = vrf;
         // Another interface's neighbour of the same address may have taken the place already.
-        let ours = had.is_some() && self.table().rib.get(prefix, Source::Neighbor) == had;
+        let there = self.table(vrf).and_then(|table| table.rib.get(prefix, Source::Neighbor));
+        let ours = had.is_some() && there == had;
         let result = match id {
             None if !ours => return,
-            id => self.change(prefix, Source::Neighbor, id),
+            id => self.change(vrf, prefix, Source::Neighbor, id),
         };
         let left = id.is_none() || result.is_err();
         if result.is_err() {
@@ -225,18 +235,18 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             }
             // Taking out always works. What it had may mean something else soon.
             let _: Result<_, RouterError> =
-                if ours { self.change(prefix, Source::Neighbor, None).map(drop) } else { Ok(()) };
+                if ours { self.change(vrf, prefix, Source::Neighbor, None).map(drop) } else { Ok(()) };
         }
         if left && ours {
-            self.offer_place(at, prefix.first().to_ip());
+            self.offer_place(at, vrf, prefix.first().to_ip());
         }
     }
 
     /// A host route is gone: another interface's neighbour of the same address, displaced by it, takes its place.
-    fn offer_place(&mut self, at: EntryIndex, address: IpAddr) {
+    fn offer_place(&mut self, at: EntryIndex, vrf: VrfId, address: IpAddr) {
         let others: Vec<EntryIndex> = self.neighbors.between(address, address).filter(|o| *o != at).collect();
         for other in others {
-            if let Some(entry) = self.neighbors.get_mut(other)
+            if let Some(entry) = self.neighbors.get_mut(other).filter(|e| e.link.hosted_in == vrf)
                 && entry.link.hosted.take().is_some()
             {
                 self.neighbors.touch(other);
@@ -246,7 +256,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
 
     /// Whether packets to an address go by this interface's link without a gateway; `Some(true)`: and by that alone.
     pub(crate) fn on_link(&self, interface: IfIndex, address: IpAddr) -> Option<bool> {
-        let route = self.longest(address)?;
+        let route = self.longest(self.vrf_of(interface), address)?;
         self.actions.get(route.id)?.key.on_link(interface)
     }
 }

@@ -29,10 +29,14 @@ use linerate_tables::fib::Fib;
 use linerate_tables::qsbr::Domain;
 use linerate_tables::snapshot::Publisher;
 
+use crate::acl::AclWriter;
 use crate::event::RouterEvent;
-use crate::naive::NaiveFib;
+use crate::multicast::control::MulticastControl;
+use crate::naive::{NaiveFib, NaiveReader};
 use crate::nodes::resolve::HoldLimits;
-use crate::plane::{Adjacency, MAX_ADJACENCIES, Member, NextHop, NextHopId, Plane, PlaneError, PlaneWriter};
+use crate::plane::{
+    Adjacency, FibSet, MAX_ADJACENCIES, Member, NextHop, NextHopId, Plane, PlaneError, PlaneWriter,
+};
 
 pub use live::Live;
 pub use rig::{NaivePlane, Rig};
@@ -56,7 +60,12 @@ pub struct Sent {
 pub struct Testbed {
     rig: Rig,
     next_hops: PlaneWriter,
+    vrfs4: Publisher<FibSet<NaiveReader<u32>>>,
+    vrfs6: Publisher<FibSet<NaiveReader<u128>>>,
     interfaces: Publisher<InterfaceTable>,
+    acls: AclWriter,
+    /// Multicast routes, to change.
+    pub multicast: MulticastControl,
     fib4: NaiveFib<u32>,
     fib6: NaiveFib<u128>,
     /// Time in nanoseconds, as the nodes see it.
@@ -120,15 +129,23 @@ impl Testbed {
     fn bare(table: InterfaceTable) -> Result<Self, Box<dyn Error>> {
         let (fib4, fib6) = (NaiveFib::default(), NaiveFib::default());
         let next_hops = PlaneWriter::new(Domain::new())?;
-        let interfaces = Publisher::new(table);
+        let mut multicast = MulticastControl::default();
+        multicast.use_interfaces(&InterfaceTable::default(), &table);
+        let (interfaces, acls) = (Publisher::new(table), AclWriter::default());
+        let vrfs4 = Publisher::new(FibSet::new([Some(fib4.reader())]));
+        let vrfs6 = Publisher::new(FibSet::new([Some(fib6.reader())]));
         let plane = Plane {
+            vrfs4: vrfs4.reader(),
+            vrfs6: vrfs6.reader(),
             fib4: fib4.reader(),
             fib6: fib6.reader(),
             next_hops: next_hops.reader(),
             interfaces: interfaces.reader(),
+            acls: acls.reader(),
+            multicast: multicast.reader(),
         };
         let rig = Rig::new(plane, HoldLimits { neighbors: 4, packets: 100 })?;
-        Ok(Testbed { rig, next_hops, interfaces, fib4, fib6, now: 1 })
+        Ok(Testbed { rig, next_hops, vrfs4, vrfs6, interfaces, acls, multicast, fib4, fib6, now: 1 })
     }
 
     /// Network, own and broadcast addresses, and host 9; returns the next hop of host 9.
@@ -258,11 +275,20 @@ impl Testbed {
     /// What the graph's nodes share.
     pub fn plane(&self) -> NaivePlane {
         Plane {
+            vrfs4: self.vrfs4.reader(),
+            vrfs6: self.vrfs6.reader(),
             fib4: self.fib4.reader(),
             fib6: self.fib6.reader(),
             next_hops: self.next_hops.reader(),
             interfaces: self.interfaces.reader(),
+            acls: self.acls.reader(),
+            multicast: self.multicast.reader(),
         }
+    }
+
+    /// The access lists, to change.
+    pub fn acls(&mut self) -> &mut AclWriter {
+        &mut self.acls
     }
 
     /// The interfaces, to change.

@@ -9,13 +9,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use linerate_pipeline::VrfId;
 use linerate_tables::fib::{Change, Fib, FibError, NextHopId};
 use linerate_tables::prefix::{Address, Prefix};
 
 use crate::action::Key;
 use crate::model::{RouteAction, RouterError, Source};
 use crate::rib::Step;
-use crate::router::{Family, Router};
+use crate::router::Router;
+use crate::vrf::Family;
 
 /// Most refusals of one batch that are told with their reason.
 pub const MAX_REFUSED: usize = 32;
@@ -81,19 +83,24 @@ struct Rest<A: Address> {
 type Known = HashMap<(*const RouteAction, bool), NextHopId>;
 
 impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
-    /// Changes routes of one source (a routing daemon's) in order: `Some` adds a route or replaces its action, `None`
+    /// Changes routes of one source (a routing daemon's) in one VRF, in order: `Some` adds a route or replaces its action, `None`
     /// removes it. Routes with the same action should share one `Arc`. What is refused (an impossible gateway, a full
     /// table) leaves its route as it was and stops nothing else.
     pub fn update(
         &mut self,
         now: u64,
+        vrf: VrfId,
         source: Source,
         changes: &[(IpNet, Option<Arc<RouteAction>>)],
     ) -> Updated {
         self.now = now;
         let mut updated = Updated::default();
+        if self.vrf(vrf).is_none() {
+            changes.iter().for_each(|(prefix, _)| updated.refuse(*prefix, RouterError::NoVrf { vrf }));
+            return updated;
+        }
         for chunk in changes.chunks(CHUNK) {
-            self.update_chunk(source, chunk, &mut updated);
+            self.update_chunk(vrf, source, chunk, &mut updated);
         }
         self.finish();
         updated
@@ -101,6 +108,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
 
     fn update_chunk(
         &mut self,
+        vrf: VrfId,
         source: Source,
         chunk: &[(IpNet, Option<Arc<RouteAction>>)],
         updated: &mut Updated,
@@ -109,7 +117,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         let ids: Vec<Result<Option<NextHopId>, RouterError>> = chunk
             .iter()
             .map(|(prefix, action)| {
-                action.as_ref().map(|action| self.intern_known(*prefix, action, &mut known)).transpose()
+                action.as_ref().map(|action| self.intern_known(vrf, *prefix, action, &mut known)).transpose()
             })
             .collect();
         // New actions get their meaning before a route names them.
@@ -118,27 +126,29 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         for ((prefix, _), id) in chunk.iter().zip(ids) {
             match (prefix, id) {
                 (prefix, Err(error)) => updated.refuse(*prefix, error),
-                (IpNet::V4(p), Ok(id)) => self.note(&mut v4, (*p).into(), source, id),
-                (IpNet::V6(p), Ok(id)) => self.note(&mut v6, (*p).into(), source, id),
+                (IpNet::V4(p), Ok(id)) => self.note(vrf, &mut v4, (*p).into(), source, id),
+                (IpNet::V6(p), Ok(id)) => self.note(vrf, &mut v6, (*p).into(), source, id),
             }
             if self.is_unsettled() {
-                self.bring_in(&mut v4, &mut v6, source, updated);
+                self.bring_in(vrf, &mut v4, &mut v6, source, updated);
                 self.settle();
             }
         }
-        self.bring_in(&mut v4, &mut v6, source, updated);
+        self.bring_in(vrf, &mut v4, &mut v6, source, updated);
         known.into_values().for_each(|id| self.release(id));
     }
 
     /// The next hop of an action with one more use.
     fn intern_known(
         &mut self,
+        vrf: VrfId,
         prefix: IpNet,
         action: &Arc<RouteAction>,
         known: &mut Known,
     ) -> Result<NextHopId, RouterError> {
-        // A host route by an interface alone means something else for each host.
-        let shared = prefix.prefix_len() < prefix.max_prefix_len() || !action.has_links();
+        // A host route by an interface alone means something else for each host, a default route something of its own.
+        let host = prefix.prefix_len() == prefix.max_prefix_len();
+        let shared = prefix.prefix_len() > 0 && !(host && action.has_links());
         let key = (Arc::as_ptr(action), matches!(prefix, IpNet::V4(_)));
         if let Some(id) = known.get(&key).filter(|_| shared) {
             self.actions.hold(*id);
@@ -146,7 +156,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         }
         let table = self.interfaces.current();
         action.check(prefix, |i| table.get(i).is_some())?;
-        let id = self.intern(Key::Route(Arc::new(action.canonical(prefix))))?;
+        let id = self.intern(Key::of(action, vrf, prefix))?;
         if shared {
             self.actions.hold(id);
             known.insert(key, id);
@@ -157,6 +167,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     /// Changes one route in the RIB, and notes what the FIB is to follow and what depends on it.
     fn note<A: Address>(
         &mut self,
+        vrf: VrfId,
         pending: &mut Pending<A>,
         prefix: Prefix<A>,
         source: Source,
@@ -164,8 +175,9 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     ) where
         Self: Family<A>,
     {
-        let step = self.table_mut().rib.set(prefix, source, id);
-        self.follow(prefix, source, id, step);
+        let Some(table) = self.table_mut(vrf) else { return };
+        let step = table.rib.set(prefix, source, id);
+        self.follow(vrf, prefix, source, id, step);
         let (before, after) = (step.before.map(|c| c.id), step.after.map(|c| c.id));
         if before != after {
             pending.of.push(pending.changes.len());
@@ -178,22 +190,24 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     /// change the host route of a neighbour, of either family.
     fn bring_in(
         &mut self,
+        vrf: VrfId,
         v4: &mut Pending<u32>,
         v6: &mut Pending<u128>,
         source: Source,
         updated: &mut Updated,
     ) {
         let mut gone = Vec::with_capacity(v4.changes.len() + v6.changes.len());
-        let rest4 = self.apply_pending(v4, source, &mut gone, updated);
-        let rest6 = self.apply_pending(v6, source, &mut gone, updated);
+        let rest4 = self.apply_pending(vrf, v4, source, &mut gone, updated);
+        let rest6 = self.apply_pending(vrf, v6, source, &mut gone, updated);
         gone.into_iter().for_each(|id| self.release(id));
-        self.one_by_one(rest4, source, updated);
-        self.one_by_one(rest6, source, updated);
+        self.one_by_one(vrf, rest4, source, updated);
+        self.one_by_one(vrf, rest6, source, updated);
     }
 
     /// Brings one FIB up to date. What it refuses, and what is behind that, goes out of the RIB again and is returned.
     fn apply_pending<A: Address>(
         &mut self,
+        vrf: VrfId,
         pending: &mut Pending<A>,
         source: Source,
         gone: &mut Vec<NextHopId>,
@@ -202,7 +216,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     where
         Self: Family<A>,
     {
-        let refused = self.table_mut().fib.apply(&pending.fib).err();
+        let refused = self.table_mut(vrf)?.fib.apply(&pending.fib).err();
         let made = match &refused {
             Some(refused) => pending.of.get(refused.at).copied().unwrap_or(0),
             None => pending.changes.len(),
@@ -217,15 +231,20 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         let error = refused?.error;
         // Back to where the FIB is, last change first.
         for (prefix, id, step) in changes.iter().rev() {
-            self.table_mut().rib.set(*prefix, source, step.had);
-            self.unfollow(*prefix, source, *id, *step);
+            self.table_mut(vrf)?.rib.set(*prefix, source, step.had);
+            self.unfollow(vrf, *prefix, source, *id, *step);
         }
         Some(Rest { error, changes })
     }
 
     /// Refuses the first of these changes and makes the others, each as if it came alone.
-    fn one_by_one<A: Address>(&mut self, rest: Option<Rest<A>>, source: Source, updated: &mut Updated)
-    where
+    fn one_by_one<A: Address>(
+        &mut self,
+        vrf: VrfId,
+        rest: Option<Rest<A>>,
+        source: Source,
+        updated: &mut Updated,
+    ) where
         Self: Family<A>,
     {
         let Some(Rest { error, changes }) = rest else { return };
@@ -233,7 +252,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         for (prefix, id, _) in changes {
             let changed = match error.take() {
                 Some(error) => Err(error.into()),
-                None => self.change(prefix, source, id),
+                None => self.change(vrf, prefix, source, id),
             };
             match changed {
                 Ok(step) => updated.count(step.had, id),

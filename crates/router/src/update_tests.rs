@@ -83,7 +83,7 @@ fn check_and_empty(r: &mut LimitedRouter) {
     let stats = r.stats();
     let forwarding = r.routes(&RouteFilter::default()).iter().filter(|route| route.best).count();
     assert_eq!(forwarding, stats.ip4.fib_routes + stats.ip6.fib_routes);
-    r.set_routes(0, Source::Learned, Vec::new()).unwrap();
+    r.set_routes(0, 0, Source::Learned, Vec::new()).unwrap();
     r.set_interfaces(0, []).unwrap();
     (0..40).for_each(|t| r.tick(t * 100_000_000_000));
     let stats = r.stats();
@@ -118,10 +118,10 @@ fn what_is_refused_stops_nothing_else_wherever_the_fib_is_full() {
         for refusals in 0..4 {
             let limit = Rc::new(Cell::new((usize::MAX, 0)));
             let mut r = router(&limit);
-            let updated = r.update(0, Source::Learned, &first);
+            let updated = r.update(0, 0, Source::Learned, &first);
             assert_eq!(updated, Updated { added: 5, ..Updated::default() });
             limit.set((room, refusals));
-            let updated = r.update(0, Source::Learned, &second);
+            let updated = r.update(0, 0, Source::Learned, &second);
             assert_eq!(
                 (updated.refused > 0, updated.reasons.len()),
                 (room < 5 && refusals > 0, updated.refused)
@@ -176,8 +176,12 @@ fn impossible_routes_are_refused_and_told_up_to_a_bound() {
     let limit = Rc::new(Cell::new((usize::MAX, 0)));
     let mut r = router(&limit);
     let bad = via("224.0.0.1");
-    let no_interface =
-        Arc::new(RouteAction::Forward(vec![Path { gateway: None, interface: Some(9), weight: 1 }]));
+    let no_interface = Arc::new(RouteAction::Forward(vec![Path {
+        gateway: None,
+        interface: Some(9),
+        weight: 1,
+        vrf: None,
+    }]));
     let mut changes: Vec<_> = (0..3_000u32)
         .map(|i| (IpNet::new((0x1400_0000 + (i << 8)).into_ip(), 24).unwrap(), via("10.0.0.7")))
         .collect();
@@ -186,7 +190,7 @@ fn impossible_routes_are_refused_and_told_up_to_a_bound() {
     }
     changes[1].1 = Some(no_interface);
     changes[2].1 = via("2001:db8::9");
-    let updated = r.update(5, Source::Learned, &changes);
+    let updated = r.update(5, 0, Source::Learned, &changes);
     assert_eq!((updated.added, updated.refused, updated.reasons.len()), (2_699, 301, MAX_REFUSED));
     assert_eq!(
         updated.reasons[0],
@@ -199,7 +203,7 @@ fn impossible_routes_are_refused_and_told_up_to_a_bound() {
     assert_eq!(gateway(&r, "20.0.2.1"), Some(ip("2001:db8::9")), "an IPv4 route by an IPv6 gateway");
     assert_eq!(gateway(&r, "20.0.10.1"), None);
     // The same once more changes nothing.
-    let updated = r.update(6, Source::Learned, &changes[1_001..1_010]);
+    let updated = r.update(6, 0, Source::Learned, &changes[1_001..1_010]);
     assert_eq!(updated, Updated { unchanged: 9, ..Updated::default() });
     check_and_empty(&mut r);
 }
@@ -210,6 +214,7 @@ fn a_gateway_behind_a_route_of_the_same_batch_is_found() {
     let limit = Rc::new(Cell::new((usize::MAX, 0)));
     let mut r = router(&limit);
     let updated = r.update(
+        0,
         0,
         Source::Learned,
         &[
@@ -226,7 +231,7 @@ fn a_gateway_behind_a_route_of_the_same_batch_is_found() {
     }
     assert_eq!(gateway(&r, "2001:db8:50::1"), Some(ip("2001:db8::5")));
     let updated =
-        r.update(1, Source::Learned, &[(net("30.0.0.0/24"), None), (net("60.0.0.0/8"), via("30.0.0.1"))]);
+        r.update(1, 0, Source::Learned, &[(net("30.0.0.0/24"), None), (net("60.0.0.0/8"), via("30.0.0.1"))]);
     assert_eq!((updated.added, updated.removed), (1, 1));
     assert_eq!([gateway(&r, "40.0.0.1"), gateway(&r, "60.0.0.1")], [None, None]);
     check_and_empty(&mut r);

@@ -117,7 +117,8 @@ fn ip4_headers() {
     for dst in ["0.0.0.0", "0.1.2.3", "127.0.0.1", "240.0.0.1", "255.255.255.254"] {
         assert_drop(dst, &ip4(|h| h.dst.set(a4(dst)), &[0; 26]), DropReason::Ip4BadDestination);
     }
-    header(|h| h.dst.set(0xe000_0005), DropReason::Ip4MulticastUnrouted);
+    header(|h| h.dst.set(0xe000_0005), DropReason::LocalUnhandled);
+    header(|h| h.dst.set(0xef01_0105), DropReason::Ip4MulticastUnrouted);
     header(|h| h.dst.set(u32::MAX), DropReason::Ip4Broadcast);
     header(|h| (h.src, h.dst) = (0.into(), u32::MAX.into()), DropReason::Ip4Broadcast);
     header(|h| (h.src, h.dst) = (0x7f00_0001.into(), u32::MAX.into()), DropReason::Ip4BadSource);
@@ -183,7 +184,7 @@ fn ip6_headers() {
     for dst in ["::", "::1", "ff01::1", "ff00::1"] {
         check(dst, &|h| h.dst = a6(dst), DropReason::Ip6BadDestination);
     }
-    check("routing protocol", &|h| h.dst = a6("ff02::5"), DropReason::Ip6MulticastUnrouted);
+    check("routing protocol", &|h| h.dst = a6("ff02::5"), DropReason::LocalUnhandled);
     check("global group", &|h| h.dst = a6("ff0e::1:2"), DropReason::Ip6MulticastUnrouted);
     check("another's link-local", &|h| h.dst = a6("fe80::1234"), DropReason::Ip6LinkLocalScope);
     check("link-local in transit", &|h| h.src = a6("fe80::9"), DropReason::Ip6LinkLocalScope);
@@ -227,7 +228,8 @@ fn for_the_router_itself() {
     };
     assert_drop("TCP", &to("10.0.0.1", 6, &[0; 20]), DropReason::LocalUnhandled);
     assert_drop("directed broadcast", &to("10.0.0.255", 17, &[0; 20]), DropReason::LocalUnhandled);
-    assert_drop("ping to it", &to("10.0.1.255", 1, &icmp(8, 0, &[0; 8])), DropReason::LocalUnhandled);
+    assert_drop("ping to it", &to("10.0.0.255", 1, &icmp(8, 0, &[0; 8])), DropReason::LocalUnhandled);
+    assert_drop("on another link", &to("10.0.1.255", 1, &icmp(8, 0, &[0; 8])), DropReason::Ip4Broadcast);
     assert_drop("all-zeros broadcast", &to("10.0.0.0", 17, &[0; 20]), DropReason::LocalUnhandled);
     let first = ip4(|h| (h.dst, h.fragment) = (a4("10.0.0.1").into(), ip4::MF.into()), &[0; 24]);
     assert_drop("fragment", &first, DropReason::LocalUnhandled);
@@ -278,7 +280,7 @@ fn errors_that_must_not_be_sent() {
         nowhere(h);
         h.src.set(a4("10.0.0.255"));
     };
-    assert_drop("to a broadcast address", &ip4(broadcast, &[0; 26]), DropReason::NoRoute);
+    assert_drop("to a broadcast address", &ip4(broadcast, &[0; 26]), DropReason::Ip4BadSource);
     let expiring = |dst: &'static str| move |h: &mut Ip4Header| (h.dst, h.ttl) = (a4(dst).into(), 1);
     let error_expiring = |h: &mut Ip4Header| (h.ttl, h.protocol) = (1, 1);
     assert_drop("TTL of an error", &ip4(error_expiring, &icmp(11, 0, &[0; 28])), DropReason::TtlExpired);

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use linerate_pipeline::{DropReason, HeapPacket, PortId};
+use linerate_router::acl::{Acl, AclAction, AclBinding, parse_rules};
 use linerate_router::testbed::{Sent, Testbed};
 use linerate_wire::checksum;
 use proptest::prelude::*;
@@ -103,6 +104,83 @@ proptest! {
         prop_assert_eq!(express.held(), regular.held());
         prop_assert_eq!(express.events(), regular.events());
         prop_assert_eq!(counted(&mut regular).0, 0);
+    }
+}
+
+/// Lists for what comes in by `lan` and leaves by `wan` and `jumbo`, made of such rules.
+fn with_lists(bed: &mut Testbed, rules: &[Vec<&str>; 2]) {
+    let list = |(name, rules): (&str, &Vec<&str>)| Acl {
+        name: name.into(),
+        rules: parse_rules(&rules.join("\n")).unwrap(),
+        default: AclAction::Reject,
+    };
+    let acls = ["in", "out"].into_iter().zip(rules).map(list).collect();
+    let bind = |interface, input: Option<&str>, output: Option<&str>| AclBinding {
+        interface,
+        input: input.map(Into::into),
+        output: output.map(Into::into),
+    };
+    let bindings =
+        [bind(0, Some("in"), Some("in")), bind(1, None, Some("out")), bind(6, Some("out"), Some("in"))];
+    bed.acls().replace(acls, &bindings).unwrap();
+}
+
+const RULES: [&str; 14] = [
+    "permit ip any any",
+    "permit ip any any",
+    "permit udp any any",
+    "permit ip any 198.18.0.0/16",
+    "permit ip any 198.19.0.0/17 log",
+    "deny udp any any range 0 4000",
+    "deny ip any host 198.18.0.1",
+    "reject udp any any eq 53",
+    "permit icmp any any echo",
+    "permit icmp6 any any",
+    "permit ip any any fragments",
+    "deny ip any 2001:db8:19::/48",
+    "deny ip any any dscp ef",
+    "permit tcp any any established",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn both_ways_agree_about_access_lists(
+        frames in prop::collection::vec(frame(), 1..64),
+        cut in prop::sample::select(vec![0usize, 0, 0, 20, 36, 40, 56]),
+        input in prop::collection::vec(prop::sample::select(RULES.to_vec()), 0..6),
+        output in prop::collection::vec(prop::sample::select(RULES.to_vec()), 0..6),
+    ) {
+        let (mut express, mut regular) = (Testbed::new().unwrap(), regular());
+        let rules = [input, output];
+        with_lists(&mut express, &rules);
+        with_lists(&mut regular, &rules);
+        let (a, b) = (run(&mut express, 0, &frames, cut), run(&mut regular, 0, &frames, cut));
+        prop_assert_eq!(a, b);
+        prop_assert_eq!(express.acls().views(), regular.acls().views());
+        prop_assert_eq!((express.held(), express.events().len()), (regular.held(), regular.events().len()));
+        prop_assert_eq!(counted(&mut regular).0, 0);
+    }
+}
+
+/// What lists plainly permit stays on the express way, also where they are asked on both sides.
+#[test]
+fn permitted_packets_stay_on_the_express_way() {
+    for (input, output, regular) in [
+        ("permit ip any any", "permit ip any any", 0),
+        ("permit ip any any log", "permit ip any any", 64),
+        ("permit ip any any", "deny ip any any", 64),
+    ] {
+        let mut bed = Testbed::new().unwrap();
+        with_lists(&mut bed, &[vec![input], vec![output]]);
+        let (_, frame) =
+            seeds().into_iter().find(|(port, f)| *port == 0 && f.get(12..14) == Some(&IP4)).unwrap();
+        let frames = vec![frame; 64];
+        run(&mut bed, 0, &frames, 0);
+        assert_eq!(counted(&mut bed).1, regular, "{input}, {output}");
+        let views = bed.acls().views();
+        assert_eq!((views[0].rules[0].packets, views[1].rules[0].packets), (64, 64));
     }
 }
 

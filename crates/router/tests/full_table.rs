@@ -109,7 +109,8 @@ fn both_real_tables_load_and_change_without_growing() {
     let domain = Domain::new();
     let mut r = router(&domain);
     let start = Instant::now();
-    let config = RouterConfig { interfaces: interfaces(), routes: v4, neighbors: Vec::new() };
+    let config =
+        RouterConfig { interfaces: interfaces(), routes: v4, neighbors: Vec::new(), vrfs: Vec::new() };
     let changes = r.apply(0, config).unwrap();
     let loaded = start.elapsed();
     assert_eq!(changes, Changes { added: count4 + count6, replaced: 0, removed: 0 });
@@ -136,8 +137,8 @@ fn both_real_tables_load_and_change_without_growing() {
         let start = Instant::now();
         for _ in 0..updates / 2 {
             let (prefix, action) = &churned[rng.below(churned.len())];
-            r.withdraw(0, Source::Static, *prefix).unwrap();
-            r.insert(0, Source::Static, *prefix, action).unwrap();
+            r.withdraw(0, 0, Source::Static, *prefix).unwrap();
+            r.insert(0, 0, Source::Static, *prefix, action).unwrap();
         }
         updates as f64 / start.elapsed().as_secs_f64()
     };
@@ -167,7 +168,8 @@ fn readers_see_untouched_routes_right_during_churn_and_gateway_changes() {
         ("20.0.0.0/8".parse().unwrap(), Arc::new(via(1))),
         ("21.0.0.0/8".parse().unwrap(), Arc::new(via(2))),
     ];
-    r.apply(0, RouterConfig { interfaces: interfaces(), routes, neighbors: Vec::new() }).unwrap();
+    r.apply(0, RouterConfig { interfaces: interfaces(), routes, neighbors: Vec::new(), vrfs: Vec::new() })
+        .unwrap();
     let seen = |n: u8, mac: u8| RouterEvent::ArpSeen {
         interface: 0,
         address: [10, 99, 0, n + 1].into(),
@@ -219,10 +221,11 @@ fn readers_see_untouched_routes_right_during_churn_and_gateway_changes() {
                 gateway: Some(gateway(3 + p + round % 7, true)),
                 interface: None,
                 weight: 1,
+                vrf: None,
             });
-            r.insert(0, Source::Static, prefix, &RouteAction::Forward(gateways.collect())).unwrap();
+            r.insert(0, 0, Source::Static, prefix, &RouteAction::Forward(gateways.collect())).unwrap();
         } else {
-            r.withdraw(0, Source::Static, prefix).unwrap();
+            r.withdraw(0, 0, Source::Static, prefix).unwrap();
         }
         // Gateway 1 has odd MAC addresses, gateway 2 even ones.
         r.event(0, seen(1, (round as u8) | 1));

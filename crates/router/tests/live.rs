@@ -52,11 +52,12 @@ fn config(addresses: &[&[&str]], routes: &[(&str, &[Path])]) -> RouterConfig {
             .map(|(p, paths)| (p.parse().unwrap(), Arc::new(RouteAction::Forward(paths.to_vec()))))
             .collect(),
         neighbors: Vec::new(),
+        vrfs: Vec::new(),
     }
 }
 
 fn by(interface: u16) -> Path {
-    Path { gateway: None, interface: Some(interface), weight: 1 }
+    Path { gateway: None, interface: Some(interface), weight: 1, vrf: None }
 }
 
 fn ethernet(port: PortId, ethertype: u16) -> EthHeader {
@@ -156,7 +157,9 @@ fn a_route_by_an_interface_alone_reaches_hosts_on_that_link() {
     }
     // What the route no longer covers is no neighbour any more.
     let now = live.now;
-    live.router.withdraw(now, linerate_router::Source::Static, "198.51.100.0/24".parse().unwrap()).unwrap();
+    live.router
+        .withdraw(now, 0, linerate_router::Source::Static, "198.51.100.0/24".parse().unwrap())
+        .unwrap();
     let sent = live.receive(0, 0, [packet(0, "10.0.0.9", "198.51.100.7", 64, 26)]);
     let asked: Vec<_> = sent.iter().filter_map(asked_for).collect();
     assert_eq!(asked, [ip("10.0.0.9")], "for the sender, who is to be told that there is no route");
@@ -164,7 +167,7 @@ fn a_route_by_an_interface_alone_reaches_hosts_on_that_link() {
 
 #[test]
 fn a_default_route_by_an_interface_alone_and_a_more_specific_one_elsewhere() {
-    let gateway = Path { gateway: Some(ip("10.0.0.99")), interface: None, weight: 1 };
+    let gateway = Path { gateway: Some(ip("10.0.0.99")), interface: None, weight: 1, vrf: None };
     let routes: &[(&str, &[Path])] = &[("0.0.0.0/0", &[by(1)])];
     let stations = [(1, "8.8.8.8"), (0, "10.0.0.99")];
     let mut live = Live::new(config(&[LAN, WAN], routes), 1).unwrap();
@@ -172,7 +175,9 @@ fn a_default_route_by_an_interface_alone_and_a_more_specific_one_elsewhere() {
     // A shorter prefix than any connected network's comes between the neighbour and the route that it was found by.
     let now = live.now;
     let action = RouteAction::Forward(vec![gateway]);
-    live.router.insert(now, linerate_router::Source::Static, "8.0.0.0/7".parse().unwrap(), &action).unwrap();
+    live.router
+        .insert(now, 0, linerate_router::Source::Static, "8.0.0.0/7".parse().unwrap(), &action)
+        .unwrap();
     live.run(SECOND / 100, |s| answer(s, &stations));
     let sent = live.receive(0, 0, [packet(0, "10.0.0.9", "8.8.8.8", 64, 26)]);
     assert_eq!((sent.len(), sent[0].port, &sent[0].frame[..6]), (1, 0, &station(ip("10.0.0.99"))[..]));
@@ -212,7 +217,7 @@ fn a_destination_on_one_of_several_links_is_found_where_it_answers() {
 #[test]
 fn a_silent_neighbour_is_asked_for_once_a_second_by_all_workers_together() {
     let on_link: (&str, &[(&str, &[Path])]) = ("10.0.1.77", &[]);
-    let gateway = Path { gateway: Some(ip("10.0.1.77")), interface: None, weight: 1 };
+    let gateway = Path { gateway: Some(ip("10.0.1.77")), interface: None, weight: 1, vrf: None };
     let behind: (&str, &[(&str, &[Path])]) = ("100.65.0.1", &[("100.65.0.0/16", &[gateway])]);
     for (to, routes) in [on_link, behind] {
         let mut live = Live::new(config(&[LAN, WAN], routes), 3).unwrap();
@@ -232,7 +237,7 @@ fn a_silent_neighbour_is_asked_for_once_a_second_by_all_workers_together() {
 
 #[test]
 fn a_gateway_on_an_unnumbered_interface_stays() {
-    let gateway = |interface| Path { gateway: Some(ip("10.9.9.2")), interface, weight: 1 };
+    let gateway = |interface| Path { gateway: Some(ip("10.9.9.2")), interface, weight: 1, vrf: None };
     let bare: &[&str] = &[];
     // Speaking with an address of another interface, and with none at all.
     for lan in [LAN, &["2001:db8::1/64"][..]] {
@@ -275,7 +280,7 @@ fn an_unnumbered_interface_answers_for_the_address_it_speaks_with() {
 #[test]
 fn icmp_errors_about_far_packets_come_from_an_address_that_reaches_as_far() {
     let bare: &[&str] = &[];
-    let route = Path { gateway: Some(ip("fe80::2")), interface: Some(1), weight: 1 };
+    let route = Path { gateway: Some(ip("fe80::2")), interface: Some(1), weight: 1, vrf: None };
     let routes: &[(&str, &[Path])] = &[("2001:db8:aa::/48", &[route])];
     let stations = [(1, "fe80::2")];
     for (first, source) in [(LAN, Some("2001:db8::1")), (&["10.0.0.1/24"][..], None)] {

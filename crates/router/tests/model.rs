@@ -79,7 +79,8 @@ fn ip(s: &str) -> IpAddr {
 
 /// Actions that routes can have: no two mean the same.
 fn actions() -> Vec<RouteAction> {
-    let path = |gateway: Option<&str>, interface| Path { gateway: gateway.map(ip), interface, weight: 1 };
+    let path =
+        |gateway: Option<&str>, interface| Path { gateway: gateway.map(ip), interface, weight: 1, vrf: None };
     let forward = RouteAction::Forward;
     vec![
         forward(vec![path(Some("10.0.0.9"), None)]),
@@ -96,7 +97,8 @@ fn actions() -> Vec<RouteAction> {
 
 /// The same for IPv6.
 fn actions6() -> Vec<RouteAction> {
-    let path = |gateway: Option<&str>, interface| Path { gateway: gateway.map(ip), interface, weight: 1 };
+    let path =
+        |gateway: Option<&str>, interface| Path { gateway: gateway.map(ip), interface, weight: 1, vrf: None };
     let forward = RouteAction::Forward;
     vec![
         forward(vec![path(Some("2001:db8::9"), None)]),
@@ -352,12 +354,12 @@ proptest! {
                     match action {
                         Some(a) => {
                             let action = &pool[a % pool.len()];
-                            r.insert(0, source, net, action).unwrap();
+                            r.insert(0, 0, source, net, action).unwrap();
                             model.routes.insert((prefix, source), action.clone());
                         }
                         None => {
                             let had = model.routes.remove(&(prefix, source)).is_some();
-                            prop_assert_eq!(r.withdraw(0, source, net).unwrap(), had);
+                            prop_assert_eq!(r.withdraw(0, 0, source, net).unwrap(), had);
                         }
                     }
                 }
@@ -378,7 +380,7 @@ proptest! {
                         }
                         changes.push((net, action));
                     }
-                    let updated = r.update(0, Source::Learned, &changes);
+                    let updated = r.update(0, 0, Source::Learned, &changes);
                     let done = updated.added + updated.replaced + updated.removed + updated.unchanged;
                     prop_assert_eq!((done, updated.refused), (changes.len(), 0));
                 }
@@ -399,18 +401,18 @@ proptest! {
         let routes = |wanted| model.routes.iter().filter(move |((_, s), _)| *s == wanted)
             .map(|((p, _), a)| (PREFIXES[*p].parse().unwrap(), Arc::new(a.clone()))).collect::<Vec<_>>();
         let interfaces: Vec<_> = (0..INTERFACES).map(|i| (i, model.interface(i))).collect();
-        once.set_routes(0, Source::Learned, routes(Source::Learned).into_iter().filter(|(_, a)| !matches!(&**a, RouteAction::Forward(p) if p.iter().any(|p| p.interface.is_some()))).collect()).unwrap();
+        once.set_routes(0, 0, Source::Learned, routes(Source::Learned).into_iter().filter(|(_, a)| !matches!(&**a, RouteAction::Forward(p) if p.iter().any(|p| p.interface.is_some()))).collect()).unwrap();
         let own = statics(&model).into_iter().filter(|n| !model.interface(n.interface).owns(n.address)).collect();
-        let config = RouterConfig { interfaces, routes: routes(Source::Static), neighbors: own };
+        let config = RouterConfig { interfaces, routes: routes(Source::Static), neighbors: own, vrfs: vec![] };
         once.apply(0, config).unwrap();
-        once.set_routes(0, Source::Learned, routes(Source::Learned)).unwrap();
+        once.set_routes(0, 0, Source::Learned, routes(Source::Learned)).unwrap();
         if statics(&model).iter().all(|n| !model.interface(n.interface).owns(n.address)) {
             check(&once, &model)?;
             prop_assert_eq!(once.stats().ip4.routes[..4].to_vec(), r.stats().ip4.routes[..4].to_vec());
             prop_assert_eq!(once.stats().actions, r.stats().actions);
         }
         // And nothing is left when all of it goes.
-        r.set_routes(0, Source::Learned, Vec::new()).unwrap();
+        r.set_routes(0, 0, Source::Learned, Vec::new()).unwrap();
         r.apply(0, RouterConfig::default()).unwrap();
         (0..40).for_each(|t| r.tick(t * 100_000_000_000));
         let stats = r.stats();

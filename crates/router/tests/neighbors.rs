@@ -153,7 +153,8 @@ fn waiting_space_is_bounded_and_the_first_packets_are_kept() {
     bed.receive(0, ["10.0.1.51", "10.0.1.52", "10.0.1.53", "10.0.1.54"].map(|a| udp4(a, 1)));
     assert_eq!(bed.drops(), [(DropReason::NeighborTableFull, 1)]);
     // And for 100 packets.
-    for a in ["10.0.1.51", "10.0.1.52", "10.0.1.53"] {
+    // The oldest that only one packet waited for has made room.
+    for a in ["10.0.1.52", "10.0.1.53", "10.0.1.54"] {
         bed.receive(0, (0..31).map(|n| udp4(a, n)));
     }
     assert_eq!((bed.held(), bed.drops()), (100, vec![(DropReason::NeighborTableFull, 32 + 3 * 32 - 100)]));
@@ -255,8 +256,8 @@ fn arp_tells_control_what_it_hears() {
         (arp::REQUEST, "0.0.0.0", "10.0.0.1", None, None),
         (arp::REQUEST, "0.0.0.0", "10.0.0.9", None, Some(DropReason::ArpIgnored)),
         // Our own address, claimed by somebody else: control counts it.
-        (arp::REPLY, "10.0.0.1", "10.0.0.9", Some(ArpKind::Other), Some(DropReason::ArpIgnored)),
-        (arp::REQUEST, "10.0.0.1", "10.0.0.1", Some(ArpKind::Other), Some(DropReason::ArpIgnored)),
+        (arp::REPLY, "10.0.0.1", "10.0.0.9", Some(ArpKind::Other), Some(DropReason::ArpConsumed)),
+        (arp::REQUEST, "10.0.0.1", "10.0.0.1", Some(ArpKind::Other), Some(DropReason::ArpConsumed)),
         // An address of this router, but of another interface: not from here.
         (arp::REQUEST, "10.0.0.55", "10.0.7.1", Some(ArpKind::Other), Some(DropReason::ArpConsumed)),
         (arp::REQUEST, "10.0.0.255", "10.0.0.9", None, Some(DropReason::ArpIgnored)),
@@ -334,7 +335,7 @@ fn neighbour_discovery_is_validated_and_tells_control() {
         // The subnet-router anycast address; not that of another network.
         (NS, peer, "ff02::1:ff00:0", "2001:db8::", slla, 255, 0, Ok(1), 1),
         (NS, peer, "ff02::1:ff00:0", "2001:db8:1::", slla, 255, 0, Err(DropReason::NdIgnored), 0),
-        (NA, peer, us, us, tlla, 255, s, Err(DropReason::NdIgnored), 1),
+        (NA, peer, us, us, tlla, 255, s, Err(DropReason::NdConsumed), 1),
         (NA, peer, us, "2001:dead::1", tlla, 255, s, Err(DropReason::NdConsumed), 1),
         (NA, peer, us, peer, &[], 255, s, Err(DropReason::NdConsumed), 1),
         (133, peer, "ff02::2", "::", &[], 255, 0, Err(DropReason::NdIgnored), 0),

@@ -19,3 +19,4 @@ pub mod fib;
 pub mod prefix;
 pub mod qsbr;
 pub mod snapshot;
+pub mod snapshot_map;

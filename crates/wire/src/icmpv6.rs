@@ -52,3 +52,8 @@ pub const UNKNOWN_NEXT_HEADER: u8 = 1;
 pub const fn is_error(kind: u8) -> bool {
     kind < 128 || kind == REDIRECT
 }
+
+/// Whether a message type is multicast listener discovery (RFC 2710, RFC 3810).
+pub const fn is_listener_discovery(kind: u8) -> bool {
+    matches!(kind, 130..=132 | 143)
+}

@@ -122,11 +122,31 @@ pub const fn is_loopback(addr: u32) -> bool {
 /// broadcast included).
 #[inline(always)]
 pub fn is_martian_source(addr: u32) -> bool {
-    MARTIAN[(addr >> 24) as usize]
+    static TABLE: [bool; 256] = MARTIAN;
+    TABLE[(addr >> 24) as usize]
 }
 
+/// Whether an address may be special: [a martian](is_martian_source), or [link-local](is_link_local) as far as the first
+/// octet tells. One load for what forwarding must look at more closely.
+#[inline(always)]
+pub fn is_suspect(addr: u32) -> bool {
+    SUSPECT[(addr >> 24) as usize]
+}
+
+/// Whether an address is link-local, 169.254/16, which no router forwards (RFC 3927 2.7).
+#[inline(always)]
+pub const fn is_link_local(addr: u32) -> bool {
+    addr >> 16 == 0xa9fe
+}
+
+static SUSPECT: [bool; 256] = {
+    let mut table = MARTIAN;
+    table[169] = true;
+    table
+};
+
 /// By the first octet: a load is cheaper than three comparisons.
-static MARTIAN: [bool; 256] = {
+const MARTIAN: [bool; 256] = {
     let mut table = [false; 256];
     (table[0], table[127]) = (true, true);
     let mut top = 224;

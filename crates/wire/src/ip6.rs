@@ -60,6 +60,12 @@ impl Ip6Header {
         }
     }
 
+    /// Traffic class: the DSCP in the upper six bits (RFC 2474), ECN in the lower two.
+    #[inline]
+    pub fn traffic_class(&self) -> u8 {
+        (self.version_flow.get() >> 20) as u8
+    }
+
     /// Version field.
     #[inline]
     pub fn version(&self) -> u8 {
@@ -151,6 +157,14 @@ pub const fn is_link_local(addr: &[u8; 16]) -> bool {
 #[inline]
 pub const fn is_unspecified(addr: &[u8; 16]) -> bool {
     u128::from_ne_bytes(*addr) == 0
+}
+
+/// Whether an address is an IPv4 one in disguise: `::a.b.c.d` (RFC 4291 2.5.5.1, the unspecified address and that of the
+/// loopback interface among them) or `::ffff:a.b.c.d` (2.5.5.2). No such address belongs on a wire.
+#[inline]
+pub const fn is_ip4_in_ip6(addr: &[u8; 16]) -> bool {
+    let addr = u128::from_be_bytes(*addr);
+    addr >> 32 == 0 || addr >> 32 == 0xffff
 }
 
 /// `::1`.

@@ -3,7 +3,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `GET /v1/status` | [`Status`](crate::show::Status) |
-//! | `GET /v1/ports`, `workers`, `queues`, `interfaces`, `neighbors`, `router`, `drops`, `graph`, `fib` | the type of that name in [`show`](crate::show) |
+//! | `GET /v1/ports`, `workers`, `queues`, `interfaces`, `neighbors`, `acls` (`?name=`), `router`, `drops`, `graph`, `fib` | the type of that name in [`show`](crate::show) |
 //! | `GET /v1/routes?prefix=&longer=&longest=&via=&interface=&source=&after=&limit=` | [`Routes`](crate::show::Routes) |
 //! | `POST /v1/queues/move` with [`MoveQueue`](crate::show::MoveQueue) | [`QueueMoved`](crate::show::QueueMoved) |
 //! | `POST /v1/trace` with [`TraceRequest`](crate::show::TraceRequest) | [`Trace`](crate::show::Trace) |
@@ -95,8 +95,24 @@ pub(crate) mod test_views {
         Fake::new().punt()
     }
 
+    pub(crate) fn multicast_routes() -> show::MulticastRoutes {
+        Fake::new().multicast_routes(&Default::default()).unwrap()
+    }
+
     pub(crate) fn neighbors() -> show::Neighbors {
         show::Neighbors { neighbors: Fake::new().neighbors() }
+    }
+
+    pub(crate) fn acls() -> show::Acls {
+        show::Acls { acls: Fake::new().acls(None).unwrap_or_default() }
+    }
+
+    pub(crate) fn acl_log() -> show::AclLog {
+        show::AclLog { samples: Fake::new().acl_log() }
+    }
+
+    pub(crate) fn vrfs() -> show::Vrfs {
+        show::Vrfs { vrfs: Fake::new().vrfs() }
     }
 
     pub(crate) fn fibs() -> show::Fibs {

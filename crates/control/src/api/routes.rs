@@ -17,6 +17,8 @@ use super::sample::Rates;
 use super::server::App;
 use super::views;
 use crate::dataplane::{Dataplane, Refused};
+use crate::show::acls::AclQuery;
+use crate::show::multicast::MulticastQuery;
 use crate::show::routes::{MAX_PAGE, RouteQuery};
 use crate::show::{self, MoveQueue, QueueMoved, TraceRequest};
 
@@ -30,8 +32,9 @@ const MAX_TRACE: u32 = 100;
 const MAX_TRACE_WAIT: u64 = 5000;
 
 /// What there is, for those who ask for something else.
-const PATHS: &str = "/v1/ and status, ports, workers, queues, interfaces, neighbors, router, drops, graph, fib, routes, linux, \
-                     punt, queues/move or trace";
+const PATHS: &str = "/v1/ and status, ports, workers, queues, interfaces, neighbors, acls, acl-log, router, drops, \
+                     graph, fib, vrfs, routes, linux, punt, \
+                     multicast/routes, queues/move or trace";
 
 type Shared = State<Arc<App>>;
 
@@ -46,9 +49,13 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/v1/router", get(async |s: Shared| Json(views::router(s.plane.as_ref()))))
         .route("/v1/interfaces", get(interfaces))
         .route("/v1/neighbors", get(neighbors))
+        .route("/v1/acls", get(acls))
+        .route("/v1/acl-log", get(async |s: Shared| Json(show::AclLog { samples: s.plane.acl_log() })))
         .route("/v1/linux", get(async |s: Shared| Json(s.plane.linux())))
         .route("/v1/punt", get(async |s: Shared| Json(s.plane.punt())))
+        .route("/v1/multicast/routes", get(multicast_routes))
         .route("/v1/fib", get(async |s: Shared| Json(show::Fibs { fibs: s.plane.fibs() })))
+        .route("/v1/vrfs", get(async |s: Shared| Json(show::Vrfs { vrfs: s.plane.vrfs() })))
         .route("/v1/routes", get(routes))
         .route("/v1/queues/move", post(move_queue))
         .route("/v1/trace", post(trace))
@@ -164,6 +171,22 @@ async fn neighbors(State(app): Shared) -> Json<show::Neighbors> {
     let mut neighbors = app.plane.neighbors();
     neighbors.sort_by(|a, b| (&a.interface, a.address).cmp(&(&b.interface, b.address)));
     Json(show::Neighbors { neighbors })
+}
+
+async fn acls(
+    State(app): Shared,
+    query: Result<Query<AclQuery>, QueryRejection>,
+) -> Result<Json<show::Acls>, ApiError> {
+    let Query(query) = query?;
+    Ok(Json(show::Acls { acls: aside(move || app.plane.acls(query.name.as_deref())).await?? }))
+}
+
+async fn multicast_routes(
+    State(app): Shared,
+    query: Result<Query<MulticastQuery>, QueryRejection>,
+) -> Result<Json<show::MulticastRoutes>, ApiError> {
+    let Query(query) = query?;
+    Ok(Json(aside(move || app.plane.multicast_routes(&query)).await??))
 }
 
 async fn routes(

@@ -3,29 +3,40 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
-use linerate_engine::desired::InterfaceSpec;
+use linerate_engine::desired::{InterfaceSpec, IpPolicy, SourceValidation};
+use linerate_pipeline::VrfId;
 
 use super::decode::{At, Item, Section, Source};
 use super::ports::Port;
 use super::problem::suggest;
+use super::vrfs::Vrfs;
 
 /// Least MTU of a link that carries IPv6 (RFC 8200 section 5).
 const IPV6_MTU: u16 = 1280;
 
 pub(super) struct Interface {
     pub(super) spec: InterfaceSpec,
+    /// Number of its VRF.
+    pub(super) vrf: VrfId,
     name: Option<At<String>>,
     addresses: Vec<At<IpNet>>,
+    /// Names of access lists, in and out.
+    lists: [Option<At<String>>; 2],
     at: usize,
     key: String,
     /// Whether port and VLANs are valid, so that comparing them with others means something.
     placed: bool,
 }
 
-pub(super) fn read(sections: Vec<Section<'_>>, source: &Source<'_>, ports: &[Port]) -> Vec<Interface> {
+pub(super) fn read(
+    sections: Vec<Section<'_>>,
+    source: &Source<'_>,
+    ports: &[Port],
+    vrfs: &Vrfs,
+) -> Vec<Interface> {
     let mut all: Vec<Interface> = Vec::new();
     for section in sections {
-        let interface = one(section, source, ports);
+        let interface = one(section, source, ports, vrfs);
         for other in &all {
             clashes(&interface, other, source);
         }
@@ -40,7 +51,14 @@ pub(super) fn read(sections: Vec<Section<'_>>, source: &Source<'_>, ports: &[Por
     all
 }
 
-fn one(mut s: Section<'_>, source: &Source<'_>, ports: &[Port]) -> Interface {
+impl Interface {
+    /// The access lists it names.
+    pub(super) fn lists(&self) -> impl Iterator<Item = &At<String>> {
+        self.lists.iter().flatten()
+    }
+}
+
+fn one(mut s: Section<'_>, source: &Source<'_>, ports: &[Port], vrfs: &Vrfs) -> Interface {
     let (at, key) = (s.at, s.key.clone());
     // 15 characters: an interface appears in Linux under its name.
     let name = super::name(&mut s, 15);
@@ -83,6 +101,10 @@ fn one(mut s: Section<'_>, source: &Source<'_>, ports: &[Port]) -> Interface {
         }
     }
     let up = s.flag("up", true);
+    let lists = ["acl_in", "acl_out"].map(|key| s.take(key).and_then(|i| i.string("the name of an [[acl]]")));
+    let [acl_in, acl_out] = lists.each_ref().map(|l| l.as_ref().map(|l| l.value.clone()));
+    let vrf = vrfs.of(s.take("vrf").as_ref()).unwrap_or_default();
+    let policy = policy(&mut s);
     s.finish();
     let placed =
         port.is_some() && vlan.is_some() == vlan_item.is_some() && inner.is_some() == inner_item.is_some();
@@ -95,8 +117,28 @@ fn one(mut s: Section<'_>, source: &Source<'_>, ports: &[Port]) -> Interface {
         mtu: mtu.map(|m| m.value),
         addresses: addresses.iter().map(|a| a.value).collect(),
         up,
+        acl_in,
+        acl_out,
+        vrf: vrfs.name(vrf).map(Into::into),
+        policy,
     };
-    Interface { spec, name, addresses, at, key, placed }
+    Interface { spec, vrf, name, addresses, lists, at, key, placed }
+}
+
+/// What is left to the operator about IP.
+fn policy(s: &mut Section<'_>) -> IpPolicy {
+    const VALIDATION: &[(&str, SourceValidation)] = &[
+        ("off", SourceValidation::Off),
+        ("loose", SourceValidation::Loose),
+        ("strict", SourceValidation::Strict),
+    ];
+    let source_validation = s.take("source_validation").and_then(|i| i.word(VALIDATION));
+    IpPolicy {
+        source_validation: source_validation.map(|w| w.value).unwrap_or_default(),
+        directed_broadcast: s.flag("directed_broadcast", false),
+        redirects: s.flag("redirects", false),
+        learn_gratuitous: s.flag("learn_gratuitous", false),
+    }
 }
 
 fn port<'p>(item: &Item<'_>, ports: &'p [Port]) -> Option<&'p Port> {
@@ -196,7 +238,8 @@ fn clashes(new: &Interface, old: &Interface, source: &Source<'_>) {
     }
     for a in &new.addresses {
         for b in &old.addresses {
-            if is_link_local(a.value.addr()) && is_link_local(b.value.addr()) {
+            let link_local = is_link_local(a.value.addr()) && is_link_local(b.value.addr());
+            if link_local || new.vrf != old.vrf {
                 continue;
             }
             let (lower, upper) = (a.value.trunc(), b.value.trunc());

@@ -1,22 +1,27 @@
 //! The configuration file: strict TOML, validated as far as that is possible without touching a device, turned into
 //! the engine's desired state.
 //!
-//! One file per section, which decodes and validates it: [`dpdk`] with [`eal_args`], [`workers`], [`ports`], [`interfaces`], [`routes`]
-//! with [`resolve`], [`ribs`], [`neighbors`], [`linux`], [`api`]. [`decode`] is what they are written with. Nothing stops at the
+//! One file per section, which decodes and validates it: [`dpdk`] with [`eal_args`], [`workers`], [`ports`], [`vrfs`],
+//! [`interfaces`], [`routes`] with [`resolve`], [`ribs`], [`neighbors`], [`acls`] with [`acl_rules`], [`multicast`], [`linux`], [`api`]. [`decode`]
+//! is what they are written with. Nothing stops at the
 //! first problem: one run reports all of them. The order of sections and keys never matters.
 
+mod acl_rules;
+mod acls;
 mod api;
 mod decode;
 mod dpdk;
 mod eal_args;
 mod interfaces;
 mod linux;
+mod multicast;
 mod neighbors;
 mod ports;
 mod problem;
 mod resolve;
 mod ribs;
 mod routes;
+mod vrfs;
 mod workers;
 
 use std::collections::BTreeSet;
@@ -144,11 +149,14 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
     let linux = root.take("linux");
     let workers = workers::read(tables(&mut root, "worker"), source, host);
     let ports = ports::read(tables(&mut root, "port"), source, &workers);
-    let interfaces = interfaces::read(tables(&mut root, "interface"), source, &ports);
+    let vrfs = vrfs::read(tables(&mut root, "vrf"), source);
+    let interfaces = interfaces::read(tables(&mut root, "interface"), source, &ports, &vrfs);
     let raw_routes = tables(&mut root, "route");
     let raw_ribs = tables(&mut root, "rib");
     let tables_at = raw_ribs.last().map(|s| s.at);
     let raw_neighbors = tables(&mut root, "neighbor");
+    let raw_acls = tables(&mut root, "acl");
+    let raw_multicast = tables(&mut root, "multicast_route");
     root.finish();
     let linux = linux::read(linux, source);
     for name in
@@ -162,9 +170,12 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
     }
 
     let dpdk = dpdk::read(dpdk, source, host, &workers, &ports);
-    let net = resolve::Network::new(&interfaces);
+    let acls = acls::read(raw_acls, source, open);
+    acls::bind(&interfaces, &acls, source);
+    let net = resolve::Network::new(&interfaces, &vrfs);
     let (mut routes, net) = routes::read(raw_routes, source, net);
     let neighbors = neighbors::read(raw_neighbors, source, &net);
+    let multicast_routes = multicast::read(raw_multicast, source, &net);
     ribs::read(raw_ribs, source, &net, open, &mut routes);
     if let Err(limit) = check_routes(&routes, interfaces.len()) {
         source.problem(
@@ -173,6 +184,7 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
             limit.to_string(),
         );
     }
+    let interfaces = interfaces.into_iter().map(|i| i.spec).collect();
     Config {
         api: api::read(api, source, &dpdk.file_prefix),
         desired: Desired {
@@ -180,9 +192,12 @@ fn build(mut root: Section<'_>, source: &Source<'_>, host: &Host, open: Open<'_>
             dpdk,
             workers: workers.into_iter().map(|w| w.spec).collect(),
             ports: ports.into_iter().map(|p| p.spec).collect(),
-            interfaces: interfaces.into_iter().map(|i| i.spec).collect(),
+            vrfs: vrfs.specs(),
+            interfaces,
             routes,
             neighbors,
+            acls,
+            multicast_routes,
             linux,
         },
         warnings: Vec::new(),
@@ -246,5 +261,13 @@ fn one_line(text: &str) -> String {
 mod tests;
 
 #[cfg(test)]
+#[path = "tests_acls.rs"]
+mod tests_acls;
+
+#[cfg(test)]
 #[path = "tests_limits.rs"]
 mod tests_limits;
+
+#[cfg(test)]
+#[path = "tests_vrf.rs"]
+mod tests_vrf;

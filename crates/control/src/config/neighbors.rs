@@ -27,7 +27,15 @@ pub(super) fn read(sections: Vec<Section<'_>>, source: &Source<'_>, net: &Networ
             known
         });
         let (Some(interface), Some(address), Some(mac)) = (known, address, mac) else { continue };
-        if net.is_own(address.value) {
+        let own_mac = net.interface(&interface.value).and_then(|i| i.spec.mac);
+        if own_mac == Some(mac.value) {
+            let message = format!(
+                "this is the MAC address of \"{}\" itself: expected the neighbour's",
+                interface.value
+            );
+            mac.problem(source, message);
+        }
+        if net.is_own(net.vrf_of(&interface.value), address.value) {
             address.problem(
                 source,
                 format!("{} is an address of this router: expected a neighbour's", address.value),

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use linerate_engine::desired::{RouteAction, RouteSpec};
+use linerate_pipeline::VrfId;
 
 use super::decode::{At, Item, Section, Source};
 use super::problem::Problem;
 use super::resolve::{Hop, Network};
-use super::routes::{self, Actions, Target};
+use super::routes::{self, Actions, Names, Target};
 use super::{Open, one_line};
 use crate::rib::{self, NextHop, Place, Rib, Select};
 
@@ -24,7 +25,9 @@ pub(super) fn read(
 ) {
     let several = sections.len() > 1;
     // Configured routes count before those of files, and files in their order.
-    let mut taken: HashSet<IpNet> = out.iter().map(|r| r.prefix).collect();
+    let mut taken: HashSet<(Option<Arc<str>>, IpNet)> =
+        out.iter().map(|r| (r.vrf.clone(), r.prefix)).collect();
+    let mut names = Names::default();
     let mut actions = Actions::default();
     for section in sections {
         let Some(spec) = one(section, net) else { continue };
@@ -35,20 +38,23 @@ pub(super) fn read(
         let Some(table) = table(&spec, source, open) else { continue };
         let Some(by_next_hop) = spec.actions(&table, source, net, &mut actions) else { continue };
         out.reserve(table.routes.len());
+        let vrf = names.of(spec.vrf, net);
         for (prefix, next_hop) in &table.routes {
             let family = usize::from(prefix.addr().is_ipv6());
             let Some(action) = by_next_hop.get(*next_hop as usize).and_then(|a| a[family].clone()) else {
                 continue;
             };
-            let new = if several { taken.insert(*prefix) } else { !taken.contains(prefix) };
+            let key = (vrf.clone(), *prefix);
+            let new = if several { taken.insert(key) } else { !taken.contains(&key) };
             if new {
-                out.push(RouteSpec { prefix: *prefix, action });
+                out.push(RouteSpec { vrf: vrf.clone(), prefix: *prefix, action });
             }
         }
     }
 }
 
 struct Spec {
+    vrf: VrfId,
     file: At<String>,
     select: Select,
     /// Gateways by id, as ranges from first to last id.
@@ -62,6 +68,7 @@ fn one(mut s: Section<'_>, net: &Network<'_>) -> Option<Spec> {
         s.need("file", "the path of a route table").and_then(|i| i.string("the path of a route table"));
     let select = s.take("peer").map(|i| select(&i));
     let default = s.take("default").map(|i| target(&i, net));
+    let vrf = net.vrfs().of(s.take("vrf").as_ref());
     let mut ids = Vec::new();
     let mut addresses = BTreeMap::new();
     let entries = s
@@ -93,7 +100,7 @@ fn one(mut s: Section<'_>, net: &Network<'_>) -> Option<Spec> {
         Some(default) => Some(default?),
     };
     good.then_some(())?;
-    Some(Spec { file: file?, select, ids, addresses, default })
+    Some(Spec { vrf: vrf?, file: file?, select, ids, addresses, default })
 }
 
 enum Key {
@@ -198,7 +205,7 @@ impl Spec {
         for ((next_hop, place), used) in table.next_hops.iter().zip(&used) {
             let mut both = [None, None];
             for v6 in [false, true].into_iter().filter(|v6| used[usize::from(*v6)]) {
-                match self.meaning(*next_hop, v6).and_then(|t| actions.of(&t, net)) {
+                match self.meaning(*next_hop, v6).and_then(|t| actions.of(self.vrf, &t, net)) {
                     Ok(action) => both[usize::from(v6)] = Some(action),
                     Err(message) if errors < 10 => {
                         errors += 1;
@@ -230,7 +237,7 @@ impl Spec {
         let target = match (mapped.or(self.default.as_ref()), next_hop) {
             (Some(target), _) => target.clone(),
             (None, NextHop::Address(a)) => {
-                Target::Via(vec![Hop { gateway: Some(a), interface: None, weight: 1 }])
+                Target::Via(vec![Hop { gateway: Some(a), interface: None, weight: 1, vrf: None }])
             }
             (None, NextHop::Id(_)) => {
                 return Err("it stands for no gateway: expected an entry in `next_hop` or a `default`".into());

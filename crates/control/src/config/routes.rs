@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use linerate_engine::desired::{RouteAction, RouteSpec};
+use linerate_pipeline::VrfId;
 
 use super::decode::{At, Item, Section, Source};
 use super::interfaces::no_such;
@@ -23,7 +24,8 @@ pub(super) enum Target {
 const DISCARD: &[(&str, &str)] =
     &[("blackhole", "blackhole"), ("prohibit", "prohibit"), ("unreachable", "unreachable")];
 
-pub(super) const VIA: &str = "a gateway, a list of gateways, or a list of { gateway, interface, weight }";
+pub(super) const VIA: &str =
+    "a gateway, a list of gateways, or a list of { gateway, interface, weight, gateway_vrf, lookup_vrf }";
 
 /// Reads the routes; gives the network back with them in it, for gateways in route table files.
 pub(super) fn read<'a>(
@@ -31,12 +33,12 @@ pub(super) fn read<'a>(
     source: &Source<'_>,
     mut net: Network<'a>,
 ) -> (Vec<RouteSpec>, Network<'a>) {
-    let mut seen: HashMap<IpNet, usize> = HashMap::new();
-    let mut targets: Vec<(IpNet, At<Target>)> = Vec::new();
+    let mut seen: HashMap<(VrfId, IpNet), usize> = HashMap::new();
+    let mut targets: Vec<(VrfId, IpNet, At<Target>)> = Vec::new();
     for section in sections {
         let at = section.at;
-        let Some((prefix, target)) = one(section, source, &net) else { continue };
-        if let Some(first) = seen.insert(prefix.value, at) {
+        let Some((vrf, prefix, target)) = one(section, source, &net) else { continue };
+        if let Some(first) = seen.insert((vrf, prefix.value), at) {
             let line = source.line(first);
             prefix.problem(
                 source,
@@ -44,51 +46,71 @@ pub(super) fn read<'a>(
             );
             continue;
         }
-        if net.is_connected(prefix.value) {
+        if net.is_connected(vrf, prefix.value) {
             prefix.warning(
                 source,
                 format!("{} is a connected network, which counts before this route", prefix.value),
             );
         }
-        targets.push((prefix.value, target));
+        targets.push((vrf, prefix.value, target));
     }
-    for (prefix, target) in &targets {
+    for (vrf, prefix, target) in &targets {
         match &target.value {
-            Target::Via(hops) => net.add_route(*prefix, Some(hops.clone())),
-            Target::Discard(_) => net.add_route(*prefix, None),
+            Target::Via(hops) => net.add_route(*vrf, *prefix, Some(hops.clone())),
+            Target::Discard(_) => net.add_route(*vrf, *prefix, None),
         }
     }
     let mut actions = Actions::default();
-    let routes = targets.into_iter().filter_map(|(prefix, target)| match actions.of(&target.value, &net) {
-        Ok(action) => Some(RouteSpec { prefix, action }),
-        Err(message) => {
-            target.problem(source, message);
-            None
-        }
-    });
+    let mut names = Names::default();
+    let routes =
+        targets.into_iter().filter_map(|(vrf, prefix, target)| match actions.of(vrf, &target.value, &net) {
+            Ok(action) => Some(RouteSpec { vrf: names.of(vrf, &net), prefix, action }),
+            Err(message) => {
+                target.problem(source, message);
+                None
+            }
+        });
     (routes.collect(), net)
+}
+
+/// Names of VRFs as routes hold them, one allocation each.
+#[derive(Default)]
+pub(super) struct Names(HashMap<VrfId, Arc<str>>);
+
+impl Names {
+    pub(super) fn of(&mut self, vrf: VrfId, net: &Network<'_>) -> Option<Arc<str>> {
+        let name = net.vrfs().name(vrf)?;
+        Some(self.0.entry(vrf).or_insert_with(|| name.into()).clone())
+    }
 }
 
 /// Resolves targets, once each, and shares the result.
 #[derive(Default)]
-pub(super) struct Actions(HashMap<Target, Result<Arc<RouteAction>, String>>);
+pub(super) struct Actions(HashMap<(VrfId, Target), Result<Arc<RouteAction>, String>>);
 
 impl Actions {
-    pub(super) fn of(&mut self, target: &Target, net: &Network<'_>) -> Result<Arc<RouteAction>, String> {
-        if let Some(known) = self.0.get(target) {
+    pub(super) fn of(
+        &mut self,
+        vrf: VrfId,
+        target: &Target,
+        net: &Network<'_>,
+    ) -> Result<Arc<RouteAction>, String> {
+        let key = (vrf, target.clone());
+        if let Some(known) = self.0.get(&key) {
             return known.clone();
         }
         let action = match target {
             Target::Discard(action) => Ok(action.clone()),
-            Target::Via(hops) => net.resolve(hops),
+            Target::Via(hops) => net.resolve(vrf, hops),
         };
         let action = action.map(Arc::new);
-        self.0.insert(target.clone(), action.clone());
+        self.0.insert(key, action.clone());
         action
     }
 }
 
-fn one(mut s: Section<'_>, source: &Source<'_>, net: &Network<'_>) -> Option<(At<IpNet>, At<Target>)> {
+fn one(mut s: Section<'_>, source: &Source<'_>, net: &Network<'_>) -> Option<(VrfId, At<IpNet>, At<Target>)> {
+    let vrf = net.vrfs().of(s.take("vrf").as_ref());
     let prefix = s.need("prefix", "a prefix").and_then(|i| prefix(&i));
     let via = s.take("via");
     let action = s.take("action");
@@ -114,7 +136,7 @@ fn one(mut s: Section<'_>, source: &Source<'_>, net: &Network<'_>) -> Option<(At
         }
     };
     s.finish();
-    let (prefix, target) = (prefix?, target?);
+    let (vrf, prefix, target) = (vrf?, prefix?, target?);
     if let Target::Via(hops) = &target.value {
         // The other way round works: an IPv4 route may have an IPv6 gateway (RFC 8950).
         let v4 = hops.iter().filter_map(|h| h.gateway).find(|g| prefix.value.addr().is_ipv6() && g.is_ipv4());
@@ -124,7 +146,7 @@ fn one(mut s: Section<'_>, source: &Source<'_>, net: &Network<'_>) -> Option<(At
             return None;
         }
     }
-    Some((prefix, target))
+    Some((vrf, prefix, target))
 }
 
 /// The discarding action a word stands for.
@@ -162,7 +184,9 @@ pub(super) fn hops(item: &Item<'_>, net: &Network<'_>) -> Option<Vec<Hop>> {
     let mut good = true;
     for i in &items {
         match hop(i, net) {
-            Some(hop) if out.iter().any(|h| h.gateway == hop.gateway && h.interface == hop.interface) => {
+            Some(hop)
+                if out.iter().any(|h| Hop { weight: 0, ..h.clone() } == Hop { weight: 0, ..hop.clone() }) =>
+            {
                 item.source.problem(i.at, &i.key, "the same path twice: expected it once, with a `weight`");
                 good = false;
             }
@@ -177,15 +201,34 @@ fn hop(item: &Item<'_>, net: &Network<'_>) -> Option<Hop> {
     const GATEWAY: &str = "a gateway's address";
     if item.is_string() {
         let gateway = gateway(item, GATEWAY)?;
-        return Some(Hop { gateway: Some(gateway), interface: None, weight: 1 });
+        return Some(Hop { gateway: Some(gateway), interface: None, weight: 1, vrf: None });
     }
     let mut s = item.section(VIA)?;
     let (gateway_item, interface_item) = (s.take("gateway"), s.take("interface"));
     let weight = s.take("weight").map(|i| i.number(1..=256u16, "a weight"));
-    if gateway_item.is_none() && interface_item.is_none() {
-        s.source.problem(s.at, &s.key, "neither gateway nor interface: expected at least one of them");
+    let (there_item, table_item) = (s.take("gateway_vrf"), s.take("lookup_vrf"));
+    let mut valid = true;
+    let mut wrong = |at: Option<&Item<'_>>, message: &str| {
+        let (at, key) = at.map_or((s.at, &s.key), |i| (i.at, &i.key));
+        s.source.problem(at, key, message);
+        valid = false;
+    };
+    match (&gateway_item, &interface_item, &there_item, &table_item) {
+        (None, None, None, None) => {
+            wrong(None, "neither gateway nor interface: expected at least one of them, or `lookup_vrf`");
+        }
+        (_, Some(_), Some(there), _) => {
+            wrong(Some(there), "an interface has its VRF: expected no `gateway_vrf` beside `interface`");
+        }
+        (None, _, Some(there), _) => wrong(Some(there), "expected `gateway` too, which is looked up there"),
+        (Some(_), _, _, Some(table)) | (_, Some(_), _, Some(table)) => {
+            wrong(
+                Some(table),
+                "the destination itself is looked up there: expected no gateway and no interface",
+            );
+        }
+        _ => {}
     }
-    let valid = gateway_item.is_some() || interface_item.is_some();
     s.finish();
     let gateway = gateway_item.map(|i| gateway(&i, GATEWAY));
     let interface = interface_item.map(|i| {
@@ -196,7 +239,9 @@ fn hop(item: &Item<'_>, net: &Network<'_>) -> Option<Hop> {
         }
         Some(name)
     });
+    let vrf = there_item.or(table_item).map(|i| net.vrfs().of(Some(&i)));
     let (gateway, interface, weight) = (lift(gateway)?, lift(interface)?, lift(weight)?);
+    let vrf = lift(vrf)?;
     if let (Some(g), Some(i)) = (gateway, &interface)
         && !super::interfaces::is_link_local(g)
         && !net.on_link(g, &i.value)
@@ -210,6 +255,7 @@ fn hop(item: &Item<'_>, net: &Network<'_>) -> Option<Hop> {
         gateway,
         interface: interface.map(|i| i.value),
         weight: weight.map_or(1, |w| w.value),
+        vrf,
     })
 }
 

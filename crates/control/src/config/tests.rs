@@ -169,6 +169,7 @@ mac = "02:00:00:00:00:02"
         gateway: gateway.map(|g| g.parse().unwrap()),
         interface: interface.map(Into::into),
         weight,
+        vrf: None,
     };
     let actions: Vec<RouteAction> = d.routes.iter().map(|r| (*r.action).clone()).collect();
     assert_eq!(
@@ -202,7 +203,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("[dpkd]", "t.toml:25:2: dpkd: unknown key `dpkd`: did you mean `dpdk`?"),
     (
         "[colours]",
-        "t.toml:25:2: colours: unknown key `colours`: expected one of dpdk, api, router, linux, worker, port, interface, route, rib, neighbor",
+        "t.toml:25:2: colours: unknown key `colours`: expected one of dpdk, api, router, linux, worker, port, vrf, interface, route, rib, neighbor, acl, multicast_route",
     ),
     (
         "[dpdk]\nmemmory = \"no-huge\"",

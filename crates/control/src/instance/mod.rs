@@ -1,6 +1,7 @@
 //! The engine's instance as the API sees it.
 
 mod linux;
+mod multicast;
 mod router;
 
 use linerate_engine::desired::{Desired, InterfaceSpec};
@@ -11,12 +12,15 @@ use linerate_pipeline::{IfIndex, PortId};
 
 use crate::api::mac;
 use crate::dataplane::{Dataplane, Moved, PortView, QueueView, Refused, WorkerView};
+use crate::show::acls::{Acl, AclSample};
 use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
 use crate::show::linux::{Linux, Punt};
+use crate::show::multicast::{MulticastQuery, MulticastRoutes};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::Router;
 use crate::show::routes::{RouteQuery, Routes};
+use crate::show::vrfs::Vrf;
 
 /// A running router.
 pub struct Running {
@@ -105,6 +109,9 @@ impl Dataplane for Running {
             addresses: own.map_or(Vec::new(), |o| {
                 o.ip4.iter().map(ToString::to_string).chain(o.ip6.iter().map(ToString::to_string)).collect()
             }),
+            acl_in: i.acl_in.clone(),
+            acl_out: i.acl_out.clone(),
+            vrf: i.vrf.clone(),
         };
         let all = self.instance.with_router(|router, _| {
             let of = |(at, i)| view((at, i), router.interfaces().get(at as IfIndex));
@@ -126,6 +133,20 @@ impl Dataplane for Running {
         self.instance.with_router(|router, _| router::neighbors(router)).unwrap_or_default()
     }
 
+    fn acls(&self, name: Option<&str>) -> Result<Vec<Acl>, Refused> {
+        self.instance.with_router(|router, _| router::acls(router, name)).unwrap_or_else(|| Ok(Vec::new()))
+    }
+
+    fn acl_log(&self) -> Vec<AclSample> {
+        self.instance.with_router(|router, now| router::acl_log(router, now)).unwrap_or_default()
+    }
+
+    fn multicast_routes(&self, query: &MulticastQuery) -> Result<MulticastRoutes, Refused> {
+        self.instance
+            .with_router(|router, now| multicast::routes(router, query, now))
+            .unwrap_or_else(|| Ok(MulticastRoutes::default()))
+    }
+
     fn router(&self) -> Router {
         let mut figures = self.instance.with_router(|router, _| router::figures(router)).unwrap_or_default();
         figures.lost.events = self.instance.lost_events();
@@ -134,6 +155,10 @@ impl Dataplane for Running {
 
     fn fibs(&self) -> Vec<Fib> {
         self.instance.with_router(|router, _| router::fibs(router)).unwrap_or_default()
+    }
+
+    fn vrfs(&self) -> Vec<Vrf> {
+        self.instance.with_router(|router, _| router::vrfs(router)).unwrap_or_default()
     }
 
     fn routes(&self, query: &RouteQuery) -> Result<Routes, Refused> {

@@ -1,7 +1,8 @@
 //! The router's own views as messages of the API: indices become names.
 
 use ipnet::IpNet;
-use linerate_pipeline::IfIndex;
+use linerate_pipeline::{IfIndex, VRF_DEFAULT, VrfId};
+use linerate_router::acl::{AclLogEntry, AclRuleView, AclView, Direction};
 use linerate_router::model::{RouteAction, Source};
 use linerate_router::show::{ActionView, FamilyStats, PathView, RouteFilter, RouteView};
 use linerate_router::{Path as Hop, Router};
@@ -9,10 +10,12 @@ use linerate_tables::fib::Fib as Table;
 
 use crate::api::mac;
 use crate::dataplane::Refused;
+use crate::show::acls::{Acl, AclRule, AclSample};
 use crate::show::fib::{Fib, SourceCount};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::{self, LostFigures, NeighborFigures, TableFigures};
 use crate::show::routes::{MAX_PAGE, Path, Route, RouteQuery, Routes};
+use crate::show::vrfs::Vrf;
 
 /// A page of routes.
 pub(super) fn routes<F4: Table<u32>, F6: Table<u128>>(
@@ -22,6 +25,7 @@ pub(super) fn routes<F4: Table<u32>, F6: Table<u128>>(
     let exact = query.prefix.filter(|_| !query.longer);
     let limit = if exact.is_some() { 1 } else { query.limit.unwrap_or(MAX_PAGE).min(MAX_PAGE) };
     let filter = RouteFilter {
+        vrf: query.vrf.as_deref().map_or(Ok(VRF_DEFAULT), |name| vrf(router, name))?,
         within: query.prefix,
         longest_match: query.longest,
         source: query.source.as_deref().map(source).transpose()?,
@@ -50,6 +54,52 @@ pub(super) fn neighbors<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>
         state: n.state.name().into(),
     };
     router.neighbors().map(view).collect()
+}
+
+/// Access lists with what their rules have matched.
+pub(super) fn acls<F4: Table<u32>, F6: Table<u128>>(
+    router: &Router<F4, F6>,
+    wanted: Option<&str>,
+) -> Result<Vec<Acl>, Refused> {
+    let views = router.acls();
+    if let Some(wanted) = wanted
+        && !views.iter().any(|v| v.name == wanted)
+    {
+        let names: Vec<&str> = views.iter().map(|v| v.name.as_str()).collect();
+        let names = if names.is_empty() { "none, as there is none".into() } else { names.join(", ") };
+        let message = format!("there is no access list `{}`: expected one of {names}", wanted.escape_debug());
+        return Err(Refused(message));
+    }
+    let of = |interfaces: &[IfIndex]| interfaces.iter().map(|i| name(router, *i)).collect();
+    let rule =
+        |r: AclRuleView| AclRule { rule: r.text, description: r.remark, packets: r.packets, bytes: r.bytes };
+    let view = |v: AclView| Acl {
+        inputs: of(&v.inputs),
+        outputs: of(&v.outputs),
+        lookup_bytes: v.lookup_bytes as u64,
+        rules: v.rules.into_iter().map(rule).collect(),
+        name: v.name,
+    };
+    Ok(views.into_iter().filter(|v| wanted.is_none_or(|w| v.name == w)).map(view).collect())
+}
+
+/// The last samples of rules with `log`.
+pub(super) fn acl_log<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, now: u64) -> Vec<AclSample> {
+    let view = |e: &AclLogEntry| AclSample {
+        seconds_ago: now.saturating_sub(e.at) as f64 / 1e9,
+        acl: e.list.clone(),
+        rule: e.rule.clone(),
+        action: e.hit.action.name().into(),
+        direction: if e.hit.direction == Direction::In { "in" } else { "out" }.into(),
+        interface: name(router, e.hit.interface),
+        protocol: e.hit.protocol,
+        source: e.hit.src,
+        source_port: e.hit.ports.map(|p| p.0),
+        destination: e.hit.dst,
+        destination_port: e.hit.ports.map(|p| p.1),
+        bytes: e.hit.bytes,
+    };
+    router.acl_log().map(view).collect()
 }
 
 /// What the router counts about itself.
@@ -99,6 +149,36 @@ pub(super) fn fibs<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>) -> 
     vec![fib("ipv4", stats.ip4), fib("ipv6", stats.ip6)]
 }
 
+/// All VRFs.
+pub(super) fn vrfs<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>) -> Vec<Vrf> {
+    let view = |(vrf, _): (VrfId, &str)| {
+        let stats = router.vrf_stats(vrf)?;
+        let bytes = |f: FamilyStats| (f.fib.lookup + f.fib.control + f.fib.retired) as u64;
+        Some(Vrf {
+            number: vrf,
+            name: stats.name,
+            interfaces: stats.interfaces.into_iter().map(|i| name(router, i)).collect(),
+            ip4_routes: stats.ip4.fib_routes as u64,
+            ip6_routes: stats.ip6.fib_routes as u64,
+            bytes: bytes(stats.ip4) + bytes(stats.ip6),
+        })
+    };
+    router.vrfs().filter_map(view).collect()
+}
+
+fn vrf<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, wanted: &str) -> Result<VrfId, Refused> {
+    router.vrfs().find(|(_, name)| *name == wanted).map(|(vrf, _)| vrf).ok_or_else(|| {
+        let names: Vec<&str> = router.vrfs().map(|(_, name)| name).collect();
+        let names = names.join(", ");
+        Refused(format!("there is no VRF `{}`: expected one of {names}", wanted.escape_debug()))
+    })
+}
+
+fn vrf_name<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, vrf: VrfId) -> String {
+    let found = router.vrfs().find(|(v, _)| *v == vrf);
+    found.map_or_else(|| vrf.to_string(), |(_, name)| name.to_owned())
+}
+
 fn source(name: &str) -> Result<Source, Refused> {
     Source::ALL.into_iter().find(|s| s.name() == name).ok_or_else(|| {
         let names = Source::ALL.map(Source::name).join(", ");
@@ -106,7 +186,7 @@ fn source(name: &str) -> Result<Source, Refused> {
     })
 }
 
-fn interface<F4: Table<u32>, F6: Table<u128>>(
+pub(super) fn interface<F4: Table<u32>, F6: Table<u128>>(
     router: &Router<F4, F6>,
     wanted: &str,
 ) -> Result<IfIndex, Refused> {
@@ -118,7 +198,7 @@ fn interface<F4: Table<u32>, F6: Table<u128>>(
     })
 }
 
-fn name<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, index: IfIndex) -> String {
+pub(super) fn name<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, index: IfIndex) -> String {
     let found = router.interfaces().iter().find(|(i, _)| *i == index);
     found.map_or_else(|| index.to_string(), |(_, i)| i.name.to_string())
 }
@@ -141,6 +221,7 @@ fn route<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, view: RouteVi
         interface: p.interface.map(|i| name(router, i)),
         weight: p.weight,
         state: p.state.map(|s| s.name().into()),
+        vrf: p.table.map(|vrf| vrf_name(router, vrf)),
     };
     Route {
         prefix: view.prefix,
@@ -158,5 +239,6 @@ fn configured<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, hop: &Ho
         interface: hop.interface.map(|i| name(router, i)),
         weight: hop.weight,
         state: None,
+        vrf: hop.vrf.map(|vrf| vrf_name(router, vrf)),
     }
 }

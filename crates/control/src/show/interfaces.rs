@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Text;
-use super::text::Table;
+use super::text::{Table, or_dash};
 
 /// All interfaces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,12 +33,29 @@ pub struct Interface {
     pub link_up: bool,
     /// Addresses with prefix lengths.
     pub addresses: Vec<String>,
+    /// Access list for what comes in.
+    pub acl_in: Option<String>,
+    /// Access list for what leaves.
+    pub acl_out: Option<String>,
+    /// Name of its VRF; absent in the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vrf: Option<String>,
 }
 
 impl Text for Interfaces {
     fn text(&self) -> String {
-        let mut t =
-            Table::new(&["<interface", "<port", "<vlan", "<admin", "<link", "mtu", "<mac", "<addresses"]);
+        let mut t = Table::new(&[
+            "<interface",
+            "<port",
+            "<vlan",
+            "<admin",
+            "<link",
+            "mtu",
+            "<mac",
+            "<acl in",
+            "<acl out",
+            "<addresses",
+        ]);
         for i in &self.interfaces {
             let vlan = match (i.vlan, i.inner_vlan) {
                 (Some(v), Some(inner)) => format!("{v}.{inner}"),
@@ -54,6 +71,8 @@ impl Text for Interfaces {
                 up(i.link_up),
                 i.mtu.to_string(),
                 i.mac.clone(),
+                or_dash(i.acl_in.as_ref()),
+                or_dash(i.acl_out.as_ref()),
                 i.addresses.join(" "),
             ]);
         }

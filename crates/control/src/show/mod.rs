@@ -5,11 +5,13 @@
 //! for one. Bytes are without FCS, as the data path counts them; bits per second are layer 1: every frame with its
 //! preamble, FCS and gap, 24 bytes more.
 
+pub mod acls;
 pub mod drops;
 pub mod fib;
 pub mod graph;
 pub mod interfaces;
 pub mod linux;
+pub mod multicast;
 pub mod neighbors;
 pub mod ports;
 pub mod queues;
@@ -18,13 +20,16 @@ pub mod routes;
 pub mod status;
 mod text;
 pub mod trace;
+pub mod vrfs;
 pub mod workers;
 
+pub use acls::{AclLog, Acls};
 pub use drops::Drops;
 pub use fib::Fibs;
 pub use graph::Graph;
 pub use interfaces::Interfaces;
 pub use linux::{Linux, Punt};
+pub use multicast::MulticastRoutes;
 pub use neighbors::Neighbors;
 pub use ports::Ports;
 pub use queues::{MoveQueue, QueueMoved, Queues};
@@ -32,6 +37,7 @@ pub use router::Router;
 pub use routes::Routes;
 pub use status::Status;
 pub use trace::{Trace, TraceRequest};
+pub use vrfs::Vrfs;
 pub use workers::Workers;
 
 /// A message with a form for people.

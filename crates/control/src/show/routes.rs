@@ -15,6 +15,9 @@ pub const MAX_PAGE: usize = 10_000;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouteQuery {
+    /// Of the VRF of this name; without one, of the default VRF.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vrf: Option<String>,
     /// Exactly this prefix; with `longer`, also the more specific ones inside it.
     #[serde(default)]
     pub prefix: Option<IpNet>,
@@ -78,6 +81,9 @@ pub struct Path {
     pub weight: u16,
     /// State of the neighbour, for paths packets take.
     pub state: Option<String>,
+    /// The VRF in which the gateway, or without one the destination, is looked up, where that is not the route's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vrf: Option<String>,
 }
 
 impl RouteQuery {
@@ -85,6 +91,7 @@ impl RouteQuery {
     pub fn to_path(&self) -> String {
         let mut parts = Vec::new();
         let mut add = |key: &str, value: Option<String>| parts.extend(value.map(|v| format!("{key}={v}")));
+        add("vrf", self.vrf.as_deref().map(escape));
         add("prefix", self.prefix.map(|p| p.to_string()));
         add("longer", self.longer.then(|| "true".into()));
         add("longest", self.longest.map(|a| a.to_string()));
@@ -98,7 +105,7 @@ impl RouteQuery {
 }
 
 /// A word that users choose, as a query may hold it (RFC 3986 section 2.1).
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let one = |b: u8| match b {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(b).to_string(),
         _ => format!("%{b:02X}"),
@@ -122,7 +129,11 @@ impl Text for Routes {
             }
             for p in shown {
                 let state = state.or(p.state.as_deref()).unwrap_or_default().to_owned();
-                let cells = [or_dash(p.gateway), or_dash(p.interface.as_ref()), p.weight.to_string(), state];
+                let interface = match (&p.interface, &p.vrf) {
+                    (None, Some(vrf)) => format!("vrf {vrf}"),
+                    (interface, _) => or_dash(interface.as_ref()),
+                };
+                let cells = [or_dash(p.gateway), interface, p.weight.to_string(), state];
                 t.row(head.clone().into_iter().chain(cells));
                 // Further paths stand below the first one.
                 head = Default::default();

@@ -52,6 +52,19 @@ fn neighbors() {
 }
 
 #[test]
+fn acls() {
+    both("acls", &views::acls());
+    both("acl_log", &views::acl_log());
+}
+
+#[test]
+fn multicast_routes() {
+    both("multicast_routes", &views::multicast_routes());
+    let more = MulticastRoutes { left_out: 7, ..MulticastRoutes::default() };
+    assert!(more.text().ends_with("7 more are not shown: name a group, a source or an interface\n"));
+}
+
+#[test]
 fn drops() {
     let mut drops = views::drops();
     // The wording is the pipeline's own affair.
@@ -82,6 +95,7 @@ fn graph() {
 #[test]
 fn fib() {
     both("fib", &views::fibs());
+    both("vrfs", &views::vrfs());
 }
 
 #[test]
@@ -127,6 +141,7 @@ fn nothing_to_show_is_said() {
         Queues::default().text(),
         Interfaces::default().text(),
         Neighbors::default().text(),
+        MulticastRoutes::default().text(),
         Drops::default().text(),
         Graph::default().text(),
         Fibs::default().text(),

@@ -102,7 +102,7 @@ fn punt_queues<P: Packet>(rates: PuntRates) -> (PuntParts<P>, PuntLine<P>) {
 
 /// Control's end of the queues of one worker.
 pub struct RouterLine {
-    events: [Consumer<RouterEvent>; 3],
+    events: [Consumer<RouterEvent>; 4],
     probes: Producer<Probe>,
     lost: Arc<AtomicU64>,
 }
@@ -126,13 +126,14 @@ where
     let (arp, arp_rx) = sink(&lost);
     let (nd, nd_rx) = sink(&lost);
     let (resolve, resolve_rx) = sink(&lost);
+    let (acl, acl_rx) = sink(&lost);
     let (punt, punt_line) = parts.punt.map(punt_queues).unzip();
     let graph = assemble(Parts {
         plane: parts.plane.clone(),
         seed: parts.seed,
         icmp_errors_per_second: parts.icmp_errors_per_second,
         hold: HoldLimits::default(),
-        events: Events { arp, nd, resolve },
+        events: Events { arp, nd, resolve, acl },
         punt,
     })?;
     let (probes, mut probes_rx) = RingBuffer::<Probe>::new(PROBES);
@@ -143,7 +144,7 @@ where
             solicit::send(cx, interfaces.get(), &next_hops, &probe);
         }
     };
-    let line = RouterLine { events: [resolve_rx, arp_rx, nd_rx], probes, lost };
+    let line = RouterLine { events: [resolve_rx, arp_rx, nd_rx, acl_rx], probes, lost };
     Ok(RouterGraph { graph, on_tick: Box::new(on_tick), line, punt: punt_line })
 }
 
@@ -293,7 +294,9 @@ mod tests {
             (prefix.into(), Arc::new(RouteAction::via(gateway(n).into())))
         };
         let routes = (0..GATEWAYS).map(route).collect();
-        router.apply(0, RouterConfig { interfaces, routes, neighbors: Vec::new() }).unwrap();
+        router
+            .apply(0, RouterConfig { interfaces, routes, neighbors: Vec::new(), vrfs: Vec::new() })
+            .unwrap();
         let parts = RouterParts { plane: router.plane(), seed: 0, icmp_errors_per_second: 0, punt: None };
         let RouterGraph { mut on_tick, line, .. } = graph::<HeapPacket, _, _>(&parts).unwrap();
         let mut lines = RouterLines::default();

@@ -11,15 +11,19 @@
 //! ```
 //!
 //! Two threads on the control CPU, so that a full table on its way in holds up no packet of a routing protocol.
-//! [`kernel`] is what Linux says of interfaces, [`routes`] what it and FRR say of routes; both are free of sockets.
+//! [`kernel`] is what Linux says of interfaces, [`routes`] what it and FRR say of routes, [`multicast`] what it says of
+//! multicast routes; all three are free of sockets.
 
 mod kernel;
+mod multicast;
 mod packets;
 mod replay;
 mod routes;
+mod rules;
 mod sysctl;
 mod watcher;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -29,7 +33,7 @@ use linerate_linux::netlink::{Filter, NetlinkError};
 use linerate_linux::route::Protocol;
 use linerate_linux::tap::TapError;
 use linerate_linux::watch::{Options, Watch, WatchError};
-use linerate_pipeline::IfIndex;
+use linerate_pipeline::{IfIndex, VrfId};
 use linerate_router::StaticNeighbor;
 use linerate_router::punt::{PuntCounters, PuntRates};
 
@@ -67,6 +71,8 @@ pub enum HostError {
 /// What the join is made of.
 pub(crate) struct Parts {
     pub(crate) spec: LinuxSpec,
+    /// VRFs by their table in Linux, the default one among them.
+    pub(crate) vrfs: HashMap<u32, VrfId>,
     pub(crate) pool: &'static Pool,
     pub(crate) punts: Vec<PuntLine<Mbuf>>,
     pub(crate) rings: Vec<Option<Giver<Mbuf>>>,
@@ -109,7 +115,7 @@ impl LinuxView {
 impl Linux {
     /// Makes the taps and starts both threads.
     pub(crate) fn start(shared: &Arc<Shared>, parts: Parts) -> Result<Self, HostError> {
-        let Parts { spec, pool, punts, rings, statics } = parts;
+        let Parts { spec, vrfs, pool, punts, rings, statics } = parts;
         let interfaces = shared.with_router(|half, _| half.router.interfaces().clone()).unwrap_or_default();
         let last = interfaces.iter().map(|(i, _)| usize::from(i) + 1).max().unwrap_or(0);
         let taps: Vec<Arc<TapCounters>> = (0..last).map(|_| Arc::default()).collect();
@@ -122,17 +128,17 @@ impl Linux {
         };
         let (orders, orders_rx) = mpsc::channel();
         let forwarded = Forwarded::default();
-        let setup = Setup { pool, punts, rings, forwarded, counters: taps };
+        let setup = Setup { pool, punts, rings, forwarded: forwarded.clone(), counters: taps };
         let packets = Packets::start(setup, &interfaces, orders_rx)?;
         let without = if spec.fpm.is_some() { Protocol::of_frr().collect() } else { Default::default() };
         let options = Options {
             namespace: spec.namespace.as_deref().map(namespace_path),
-            filter: Filter { tables: Some([spec.table].into()), without },
+            filter: Filter { tables: Some(vrfs.keys().copied().collect()), without },
             fpm: spec.fpm,
             tick: TICK,
         };
         let shared = shared.clone();
-        let make = move || watcher::Host::new(shared, spec, statics, orders, status);
+        let make = move || watcher::Host::new(shared, spec, vrfs, statics, orders, forwarded, status);
         let watch = Watch::start(options, make).map_err(|e| match e {
             WatchError::Watcher(error) => error,
             other => HostError::Watch(Box::new(other)),

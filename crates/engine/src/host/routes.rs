@@ -5,7 +5,7 @@
 //! here, since a route's meaning changes without a word about it: when the object it names does, or when a tap has been
 //! made anew and has another index.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -152,10 +152,9 @@ impl Routes {
         if changed_objects {
             let differs = self.resolve_objects();
             let by = |told: &Told| matches!(told, Told::Object(id) if differs.contains(id));
-            // A route that came with its object is there already.
-            let known: HashSet<(u32, IpNet)> = touched.iter().copied().collect();
-            let others = self.fpm.iter().filter(|(key, told)| by(told) && !known.contains(key));
-            touched.extend(others.map(|(key, _)| *key));
+            touched.extend(self.fpm.iter().filter(|(_, told)| by(told)).map(|(key, _)| *key));
+            touched.sort_unstable();
+            touched.dedup();
         }
         out.extend(touched.into_iter().map(|key| self.of_fpm(key)));
         self.note();
@@ -216,7 +215,12 @@ impl Routes {
         self.sweep.told(key);
         let told = match route.nexthop {
             // FRR's object for a route that drops does not say how.
-            Some(id) if route.next_hops.is_empty() && !route.kind.drops() => Told::Object(id),
+            Some(id)
+                if route.next_hops.is_empty()
+                    && matches!(route.kind, RouteKind::Unicast | RouteKind::Unspecified) =>
+            {
+                Told::Object(id)
+            }
             _ if route.unsupported().is_some() => Told::Held(None),
             _ => Told::Own(Box::new((route.kind, route.next_hops))),
         };
@@ -239,8 +243,8 @@ impl Routes {
     }
 
     /// Finds out what every object does; returns those that do something else than before.
-    fn resolve_objects(&mut self) -> HashSet<u32> {
-        let mut differs = HashSet::new();
+    fn resolve_objects(&mut self) -> std::collections::HashSet<u32> {
+        let mut differs = std::collections::HashSet::new();
         let ids: Vec<u32> = self.objects.keys().copied().collect();
         for id in ids {
             let action = object_action(id, &self.objects, &self.interfaces);
@@ -275,7 +279,11 @@ fn is_wanted(route: &Route) -> bool {
         && (route.scope == Scope::Link || route.preferred_source.is_some() || route.prefix.addr().is_ipv6())
         && route.next_hops.iter().all(|h| h.gateway.is_none())
         && route.prefix.prefix_len() != route.prefix.max_prefix_len();
-    route.unsupported().is_none() && !groups && !own_link && !connected
+    route.protocol != super::rules::OURS
+        && route.unsupported().is_none()
+        && !groups
+        && !own_link
+        && !connected
 }
 
 fn of_told(
@@ -384,6 +392,7 @@ fn action_of<'a>(
     let path = |(gateway, interface, weight): (Option<IpAddr>, Option<IfIndex>, u32)| Path {
         gateway,
         interface,
+        vrf: None,
         weight: scaled(weight),
     };
     Some(RouteAction::Forward(paths.into_iter().map(path).collect()))

@@ -70,6 +70,8 @@ fn say(changes: Vec<RouterChange>) -> Vec<String> {
         })
         .collect();
     all.sort();
+    // The last word on a route may be said twice.
+    all.dedup();
     all
 }
 
@@ -102,7 +104,6 @@ fn objects_and_groups_say_what_routes_by_them_do_whatever_the_order() {
         [
             "learned 198.18.0.0/16 10.0.0.1%0*1 fe80::1%1*3",
             "learned 2001:db8:1::/48 gone",
-            "learned 2001:db8::/32 fe80::1%1*1",
             "learned 2001:db8::/32 fe80::1%1*1",
         ],
         "IPv4 over IPv6 (RFC 8950), no IPv4 gateway for IPv6, member 9 left out"

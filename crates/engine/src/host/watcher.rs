@@ -11,15 +11,17 @@ use linerate_linux::netlink::{LinkSettings, MonitorEvent, Operation, Writer};
 use linerate_linux::route::{Address, Mac, Neighbor, NeighborState};
 use linerate_linux::tap::Tap;
 use linerate_linux::watch::{Status, Watcher};
-use linerate_pipeline::{IfIndex, PortId};
+use linerate_pipeline::{IfIndex, PortId, VrfId};
 use linerate_router::StaticNeighbor;
 use linerate_router::neighbor;
 use linerate_router::update::Updated;
 use tracing::{info, warn};
 
 use super::kernel::{Kernel, View};
-use super::packets::Order;
+use super::multicast::Groups;
+use super::packets::{Forwarded, Order};
 use super::routes::{FpmState, RouterChange, Routes};
+use super::rules::{MAIN, Member, Tables};
 use super::{HostError, sysctl};
 use crate::desired::LinuxSpec;
 use crate::instance::Shared;
@@ -30,6 +32,8 @@ const NEIGHBORS: u32 = 2;
 const UNUSABLE: u32 = 50;
 /// Between two attempts to make a tap that could not be made, in ticks.
 const RETRY: u32 = 20;
+/// How long an interface must stay as it is until a tap made anew would be like that, in ticks.
+const SETTLED: u32 = 2;
 
 /// When what FRR told became part of the tables that workers read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,9 +76,11 @@ pub struct HostStatus {
 struct Mirror {
     name: String,
     port: PortId,
+    /// The table of its VRF in Linux.
+    table: u32,
     /// Index of the tap in Linux.
     tap: Option<u32>,
-    /// Addresses that the tap is made with.
+    /// Addresses that the tap is made with, as the three below.
     addresses: Vec<IpNet>,
     mac: [u8; 6],
     mtu: u16,
@@ -82,16 +88,40 @@ struct Mirror {
     carrier: Option<bool>,
     /// What Linux last said.
     view: Option<View>,
+    /// For how many ticks that has not changed.
+    age: u32,
+}
+
+impl Mirror {
+    /// A tick is over: what has stayed is what a new tap is made with. Not every word of Linux is: before an interface is
+    /// deleted it is set down and loses its addresses one by one, which nobody asked for.
+    fn settle(&mut self) {
+        let (Some(view), Some(_)) = (&self.view, self.tap) else { return };
+        self.age = self.age.saturating_add(1);
+        if self.age != SETTLED {
+            return;
+        }
+        self.up = view.up;
+        self.mtu = u16::try_from(view.mtu).unwrap_or(u16::MAX);
+        self.mac = view.mac.unwrap_or(self.mac);
+        // Those that the kernel makes itself it makes again.
+        let made = |a: &IpNet| matches!(a.addr(), IpAddr::V6(a) if a.is_unicast_link_local());
+        self.addresses = view.addresses.iter().copied().filter(|a| !made(a)).collect();
+    }
 }
 
 pub(super) struct Host {
     shared: Arc<Shared>,
     spec: LinuxSpec,
+    /// VRFs by their table in Linux.
+    vrfs: HashMap<u32, VrfId>,
     writer: Writer,
+    tables: Tables,
     mirrors: BTreeMap<IfIndex, Mirror>,
     taps: mpsc::Sender<Order>,
     kernel: Kernel,
     routes: Routes,
+    groups: Groups,
     changes: Vec<RouterChange>,
     /// Static neighbours of the configuration.
     statics: Vec<StaticNeighbor>,
@@ -109,8 +139,10 @@ impl Host {
     pub(super) fn new(
         shared: Arc<Shared>,
         spec: LinuxSpec,
+        vrfs: HashMap<u32, VrfId>,
         statics: Vec<StaticNeighbor>,
         taps: mpsc::Sender<Order>,
+        forwarded: Forwarded,
         status: Arc<Mutex<HostStatus>>,
     ) -> Result<Self, HostError> {
         let mirrors = shared.with_router(|half, _| {
@@ -120,6 +152,7 @@ impl Host {
                 let mirror = Mirror {
                     name: i.name.clone(),
                     port: i.port,
+                    table: vrfs.iter().find(|(_, vrf)| **vrf == i.vrf).map_or(MAIN, |(table, _)| *table),
                     tap: None,
                     addresses,
                     mac: i.mac,
@@ -127,6 +160,7 @@ impl Host {
                     up: half.is_admin_up(index),
                     carrier: None,
                     view: None,
+                    age: 0,
                 };
                 (index, mirror)
             };
@@ -136,11 +170,14 @@ impl Host {
         let mut host = Host {
             shared,
             spec,
+            vrfs,
             writer: Writer::open()?,
+            tables: Tables::default(),
             mirrors: mirrors.unwrap_or_default(),
             taps,
             kernel: Kernel::default(),
             routes: Routes::new(hold),
+            groups: Groups::new(forwarded),
             changes: Vec::new(),
             statics,
             told: HashMap::new(),
@@ -196,9 +233,12 @@ impl Host {
     }
 
     fn use_interfaces(&mut self) {
-        let by_tap = self.mirrors.iter().filter_map(|(index, m)| Some((m.tap?, *index))).collect();
+        let by_tap: HashMap<u32, IfIndex> =
+            self.mirrors.iter().filter_map(|(index, m)| Some((m.tap?, *index))).collect();
+        self.groups.set_interfaces(HashMap::clone(&by_tap));
         self.routes.set_interfaces(by_tap, &mut self.changes);
         self.publish();
+        self.publish_groups();
     }
 
     fn index_of(&self, tap: u32) -> Option<IfIndex> {
@@ -222,12 +262,7 @@ impl Host {
             };
             if mirror.view.as_ref() != Some(&view) {
                 mirror.view = Some(view.clone());
-                mirror.up = view.up;
-                mirror.mtu = u16::try_from(view.mtu).unwrap_or(u16::MAX);
-                mirror.mac = view.mac.unwrap_or(mirror.mac);
-                mirror.addresses = view.addresses.clone();
-                // Those that the kernel makes itself it makes again.
-                mirror.addresses.retain(|a| !matches!(a.addr(), IpAddr::V6(a) if a.is_unicast_link_local()));
+                mirror.age = 0;
                 changed.push((*index, view));
             }
         }
@@ -251,10 +286,21 @@ impl Host {
             }
         }
         self.loopback = loopback;
+        self.follow_tables();
         if gone {
             self.remake_taps();
         }
         self.publish();
+    }
+
+    /// Leads what is of the taps to the tables of their VRFs.
+    fn follow_tables(&mut self) {
+        let Host { mirrors, tables, writer, .. } = self;
+        let members = mirrors.values().filter_map(|m| {
+            let addresses = m.view.as_ref().filter(|v| v.up).map_or(&[][..], |v| &v.addresses);
+            Some(Member { name: &m.name, tap: m.tap?, table: m.table, addresses })
+        });
+        tables.follow(writer, members);
     }
 
     /// Makes the taps anew that are missing.
@@ -295,16 +341,38 @@ impl Host {
         if self.changes.is_empty() {
             return;
         }
-        let table = self.spec.table;
-        let mut changes = std::mem::take(&mut self.changes).into_iter().filter(|c| c.1 == table).peekable();
-        // Runs of one source; the sources do not depend on each other.
-        while let Some(source) = changes.peek().map(|c| c.0) {
-            let run = std::iter::from_fn(|| changes.next_if(|c| c.0 == source));
+        let mut changes = std::mem::take(&mut self.changes).into_iter().peekable();
+        // Runs of one source and table; they do not depend on each other.
+        while let Some((source, table)) = changes.peek().map(|c| (c.0, c.1)) {
+            let run = std::iter::from_fn(|| changes.next_if(|c| (c.0, c.1) == (source, table)));
             let run: Vec<_> = run.map(|(_, _, prefix, action)| (prefix, action)).collect();
-            let updated = self.shared.with_router(|half, now| half.router.update(now, source, &run));
+            // Of tables that are no VRF's, which FRR tells of as well, nothing is taken over.
+            let Some(&vrf) = self.vrfs.get(&table) else { continue };
+            let updated = self.shared.with_router(|half, now| half.router.update(now, vrf, source, &run));
             if let Some(updated) = updated {
                 self.note_refused(&updated);
             }
+        }
+    }
+
+    /// Gives the router the multicast routes that have changed.
+    fn publish_groups(&mut self) {
+        let changes = self.groups.changes();
+        if changes.is_empty() {
+            return;
+        }
+        let refused = self.shared.with_router(|half, now| {
+            let mut refused = None;
+            for (key, route) in changes {
+                match route {
+                    Some(route) => refused = half.router.set_mroute(now, key, route).err().or(refused),
+                    None => drop(half.router.remove_mroute(now, key)),
+                }
+            }
+            refused
+        });
+        if let Some(Some(error)) = refused {
+            warn!("a multicast route of Linux cannot be taken over: {error}");
         }
     }
 
@@ -376,6 +444,12 @@ impl Host {
     }
 }
 
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.tables.clear(&mut self.writer);
+    }
+}
+
 impl Watcher for Host {
     fn kernel(&mut self, events: &mut Vec<MonitorEvent>) {
         let (mut interfaces, mut neighbors) = (false, false);
@@ -383,6 +457,7 @@ impl Watcher for Host {
             let changed = self.kernel.apply(&event);
             interfaces |= changed.interfaces;
             neighbors |= changed.neighbors;
+            self.groups.apply(&event);
             self.routes.kernel(event, &mut self.changes);
         }
         if interfaces {
@@ -392,6 +467,7 @@ impl Watcher for Host {
             self.follow_neighbors();
         }
         self.publish();
+        self.publish_groups();
     }
 
     fn fpm(&mut self, events: &mut Vec<FpmEvent>) {
@@ -410,6 +486,7 @@ impl Watcher for Host {
         if self.ticks.is_multiple_of(NEIGHBORS) {
             self.tell_linux();
         }
+        self.mirrors.values_mut().for_each(Mirror::settle);
         if self.ticks.is_multiple_of(RETRY) && self.mirrors.values().any(|m| m.tap.is_none()) {
             self.remake_taps();
         }
@@ -426,5 +503,47 @@ impl Watcher for Host {
             faults,
             refused: self.refused.clone(),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_tap_is_made_as_the_old_one_was_before_it_was_taken_apart() {
+        let net = |text: &str| text.parse::<IpNet>().unwrap();
+        let whole = View {
+            up: true,
+            mac: Some([2, 0, 0, 0, 0, 7]),
+            mtu: 9000,
+            addresses: vec![net("198.18.1.1/24"), net("fe80::7/64"), net("2001:db8::1/64")],
+            virtuals: Vec::new(),
+        };
+        let mut mirror = Mirror {
+            table: MAIN,
+            name: "lan".into(),
+            port: 0,
+            tap: Some(5),
+            addresses: Vec::new(),
+            mac: [2, 0, 0, 0, 0, 1],
+            mtu: 1500,
+            up: false,
+            carrier: None,
+            view: Some(whole.clone()),
+            age: 0,
+        };
+        for _ in 0..SETTLED {
+            assert!(!mirror.up);
+            mirror.settle();
+        }
+        let expected = (true, 9000, [2, 0, 0, 0, 0, 7], vec![net("198.18.1.1/24"), net("2001:db8::1/64")]);
+        assert_eq!((mirror.up, mirror.mtu, mirror.mac, mirror.addresses.clone()), expected);
+        // Set down, addresses taken, gone: all within a tick.
+        (mirror.view, mirror.age) = (Some(View { up: false, addresses: Vec::new(), ..whole }), 0);
+        mirror.settle();
+        mirror.tap = None;
+        (0..5).for_each(|_| mirror.settle());
+        assert_eq!((mirror.up, mirror.mtu, mirror.mac, mirror.addresses), expected);
     }
 }

@@ -324,9 +324,14 @@ pub(super) mod tests {
                 gateway: Some(std::net::Ipv4Addr::from_bits(*hop).into()),
                 interface: None,
                 weight: 1,
+                vrf: None,
             };
             let prefix = ipnet::Ipv4Net::new(std::net::Ipv4Addr::from_bits(n << 8), 24).unwrap().into();
-            RouteSpec { prefix, action: Arc::new(RouteAction::Forward(hops.iter().map(path).collect())) }
+            RouteSpec {
+                vrf: None,
+                prefix,
+                action: Arc::new(RouteAction::Forward(hops.iter().map(path).collect())),
+            }
         };
         let single = |n: u32| (0..n).map(|i| route(i, &[1 + i])).collect::<Vec<_>>();
         assert_eq!(check_routes(&single(65_533), 2), Ok(()));

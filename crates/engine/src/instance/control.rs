@@ -110,6 +110,7 @@ fn join_linux(desired: &Desired, shared: &Arc<Shared>) -> Result<Option<Linux>, 
     let Some(punts) = shared.with_router(|half, _| half.take_punts()) else { return Ok(None) };
     let parts = Parts {
         spec: spec.clone(),
+        vrfs: router::tables(desired, spec.table),
         pool,
         punts,
         rings: shared.workers.take_host_rings(),

@@ -3,6 +3,7 @@
 use linerate_dpdk::{CleanupError, EalError, PoolError, PortError};
 use linerate_pipeline::graph::GraphError;
 use linerate_router::RouterError;
+use linerate_router::acl::AclError;
 
 use super::buffers::TooLittle;
 use super::check::{CheckError, MachineError, RouteLimit};
@@ -48,9 +49,18 @@ pub enum StartError {
     /// A route or neighbour by an interface that does not exist.
     #[error("a route or neighbour names interface `{0}`, which does not exist")]
     NoInterface(String),
+    /// An interface, a route or a path of one in a VRF that does not exist.
+    #[error("an interface or route names VRF `{0}`, which does not exist")]
+    NoVrf(String),
     /// The router refuses its configuration.
     #[error(transparent)]
     Router(#[from] RouterError),
+    /// Access lists that cannot be.
+    #[error(transparent)]
+    Acl(#[from] AclError),
+    /// The router refuses a multicast route.
+    #[error(transparent)]
+    Multicast(#[from] linerate_router::MrouteError),
     /// Linux cannot be joined.
     #[error(transparent)]
     Linux(#[from] crate::host::HostError),

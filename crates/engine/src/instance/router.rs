@@ -6,8 +6,11 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use linerate_dpdk::Mbuf;
 use linerate_pipeline::interface::InterfaceTable;
-use linerate_pipeline::{IfIndex, Interface, PortId};
-use linerate_router::{Path, RouteAction, RouterConfig, RouterError, StaticNeighbor};
+use linerate_pipeline::{IfIndex, Interface, PortId, VRF_DEFAULT, VrfId};
+use linerate_router::acl::{Acl, AclBinding, AclWriter};
+use linerate_router::{
+    Mroute, MrouteKey, MrouteOutput, Path, RouteAction, RouterConfig, RouterError, StaticNeighbor, VrfConfig,
+};
 use linerate_tables::fib::ip4::Ip4Fib;
 use linerate_tables::fib::ip6::Ip6Fib;
 use linerate_tables::qsbr::Domain;
@@ -21,6 +24,9 @@ use crate::host::View;
 
 /// The router of an instance, control half.
 pub type Router = linerate_router::Router<Ip4Fib, Ip6Fib>;
+
+/// What configuration calls the VRF of interfaces and routes that name none.
+const DEFAULT_VRF: &str = "default";
 
 /// The router and its lines to the workers.
 pub(crate) struct RouterHalf {
@@ -44,7 +50,8 @@ impl RouterHalf {
     ) -> Result<Self, StartError> {
         let fib4 = Ip4Fib::new(&domain).map_err(RouterError::from)?;
         let fib6 = Ip6Fib::new(&domain).map_err(RouterError::from)?;
-        let mut router = Router::new(domain, fib4, fib6, neighbor_options())?;
+        let router = Router::new(domain.clone(), fib4, fib6, neighbor_options())?;
+        let mut router = router.with_vrfs(move || Ok((Ip4Fib::new(&domain)?, Ip6Fib::new(&domain)?)));
         let port = |at: usize| ports.get(at).map(|p| Found { mac: p.mac(), mtu: p.mtu(), up: p.is_up() });
         let config = config(desired, port)?;
         for (_, interface) in &config.interfaces {
@@ -53,6 +60,9 @@ impl RouterHalf {
             }
         }
         router.apply(now, config)?;
+        let (acls, bindings) = acls(desired);
+        router.set_acls(acls, &bindings)?;
+        router.set_static_mroutes(now, mroutes(desired)?)?;
         Ok(RouterHalf {
             router,
             lines: RouterLines::default(),
@@ -78,7 +88,17 @@ impl RouterHalf {
 
     /// One round: events in, timers, probes out. Returns whether there was anything to do.
     pub(super) fn round(&mut self, now: u64) -> bool {
-        self.lines.round(&mut self.router, now)
+        let any = self.lines.round(&mut self.router, now);
+        for (interface, conflict) in self.router.conflicts_to_tell() {
+            let name = self.router.interfaces().get(interface).map_or("?", |i| &i.name);
+            let mac = conflict.mac.map(|byte| format!("{byte:02x}")).join(":");
+            tracing::warn!(
+                "{mac} uses {}, an address of interface {name}: {} messages so far; give one of the two another",
+                conflict.address,
+                conflict.count
+            );
+        }
+        any
     }
 
     /// A port's link went up or down: so do its interfaces.
@@ -134,12 +154,16 @@ impl RouterHalf {
             let known = |a: &IpNet| view.addresses.iter().any(|b| b.addr() == a.addr());
             let addresses: Vec<IpNet> =
                 view.addresses.iter().copied().chain(hosts.filter(|a| !known(a))).collect();
+            let fresh = Interface::new(&interface.name, interface.port, mac, mtu, &addresses);
             *interface = Interface {
-                virtuals: view.virtuals.clone(),
-                vlan: interface.vlan,
-                inner_vlan: interface.inner_vlan,
+                mac,
+                mtu,
                 up: view.up && self.port_up.get(port).copied().unwrap_or(false),
-                ..Interface::new(&interface.name, interface.port, mac, mtu, &addresses)
+                ip4: fresh.ip4,
+                ip6: fresh.ip6,
+                link_local: fresh.link_local,
+                virtuals: view.virtuals.clone(),
+                ..interface.clone()
             };
         }
         self.router.set_interfaces(now, all)
@@ -158,8 +182,10 @@ pub(super) type RouterGraphParts = (linerate_pipeline::Graph<Mbuf>, crate::worke
 pub(super) fn check(desired: &Desired) -> Result<(), StartError> {
     let station = |at: usize| [2, 0, 0, 0, 0, at as u8];
     let config = config(desired, |at| Some(Found { mac: station(at), mtu: MAX_MTU, up: true }))?;
+    let (acls, bindings) = acls(desired);
+    AclWriter::check(&acls, &bindings)?;
     let table = InterfaceTable::build(config.interfaces).map_err(RouterError::from)?;
-    for (prefix, action) in &config.routes {
+    for (prefix, action) in config.vrfs.iter().map(|v| &v.routes).chain([&config.routes]).flatten() {
         action.check(*prefix, |interface| table.get(interface).is_some())?;
     }
     Ok(())
@@ -175,6 +201,17 @@ struct Found {
 /// The desired state in the router's terms: names become indices. `found` tells of a port by its position.
 fn config(desired: &Desired, found: impl Fn(usize) -> Option<Found>) -> Result<RouterConfig, StartError> {
     let index = |name: &str| index_of(desired, name);
+    let vrf = |name: Option<&str>| match name {
+        None | Some(DEFAULT_VRF) => Ok(VRF_DEFAULT),
+        Some(name) => {
+            let at = desired.vrfs.iter().position(|v| v.name == name);
+            at.map(|at| at as VrfId + 1).ok_or_else(|| StartError::NoVrf(name.into()))
+        }
+    };
+    let mut vrfs: Vec<VrfConfig> = (1..)
+        .zip(&desired.vrfs)
+        .map(|(vrf, v)| VrfConfig { vrf, name: v.name.clone(), routes: Vec::new() })
+        .collect();
     let mut interfaces = Vec::new();
     for (at, spec) in desired.interfaces.iter().enumerate() {
         let port = desired.ports.iter().position(|p| p.name == spec.port);
@@ -186,6 +223,8 @@ fn config(desired: &Desired, found: impl Fn(usize) -> Option<Found>) -> Result<R
             vlan: spec.vlan,
             inner_vlan: spec.inner_vlan,
             up: spec.up && found.up,
+            vrf: vrf(spec.vrf.as_deref())?,
+            policy: spec.policy,
             ..Interface::new(&spec.name, port as PortId, mac, mtu, &spec.addresses)
         };
         interfaces.push((at as IfIndex, interface));
@@ -198,14 +237,40 @@ fn config(desired: &Desired, found: impl Fn(usize) -> Option<Found>) -> Result<R
         let action = match known.get(&Arc::as_ptr(&route.action)) {
             Some(action) => action.clone(),
             None => {
-                let action = Arc::new(translate(&route.action, index)?);
+                let action = Arc::new(translate(&route.action, index, vrf)?);
                 known.insert(Arc::as_ptr(&route.action), action.clone());
                 action
             }
         };
-        routes.push((route.prefix, action));
+        let table = match vrf(route.vrf.as_deref())?.checked_sub(1) {
+            None => Some(&mut routes),
+            Some(at) => vrfs.get_mut(usize::from(at)).map(|v| &mut v.routes),
+        };
+        table.into_iter().for_each(|t| t.push((route.prefix, action.clone())));
     }
-    Ok(RouterConfig { interfaces, routes, neighbors })
+    Ok(RouterConfig { interfaces, routes, neighbors, vrfs })
+}
+
+/// VRFs by their table in Linux; the default one's is `main`.
+pub(super) fn tables(desired: &Desired, main: u32) -> HashMap<u32, VrfId> {
+    let others = desired.vrfs.iter().enumerate().filter_map(|(at, v)| Some((v.table?, at as VrfId + 1)));
+    std::iter::once((main, VRF_DEFAULT)).chain(others).collect()
+}
+
+/// Access lists, and which interfaces they are bound to.
+fn acls(desired: &Desired) -> (Vec<Acl>, Vec<AclBinding>) {
+    let list = |spec: &desired::AclSpec| Acl {
+        name: spec.name.clone(),
+        rules: spec.rules.to_vec(),
+        default: spec.default,
+    };
+    let binding = |(at, spec): (usize, &desired::InterfaceSpec)| AclBinding {
+        interface: at as IfIndex,
+        input: spec.acl_in.clone(),
+        output: spec.acl_out.clone(),
+    };
+    let bindings = desired.interfaces.iter().enumerate().map(binding).collect();
+    (desired.acls.iter().map(list).collect(), bindings)
 }
 
 /// The static neighbours of the configuration.
@@ -221,9 +286,28 @@ fn index_of(desired: &Desired, name: &str) -> Result<IfIndex, StartError> {
     at.map(|i| i as IfIndex).ok_or_else(|| StartError::NoInterface(name.into()))
 }
 
+/// The static multicast routes in the router's terms.
+fn mroutes(desired: &Desired) -> Result<Vec<(MrouteKey, Mroute)>, StartError> {
+    let index = |name: &str| {
+        let at = desired.interfaces.iter().position(|i| i.name == name);
+        at.map(|i| i as IfIndex).ok_or_else(|| StartError::NoInterface(name.into()))
+    };
+    let route = |spec: &desired::MulticastRouteSpec| {
+        let output = |o: &desired::MulticastOutputSpec| {
+            Ok(MrouteOutput { interface: index(&o.interface)?, threshold: o.ttl_threshold })
+        };
+        let outputs = spec.outputs.iter().map(output).collect::<Result<_, StartError>>()?;
+        let key = MrouteKey { group: spec.group, source: spec.source };
+        key.check()?;
+        Ok((key, Mroute { input: index(&spec.input)?, outputs, to_host: false }))
+    };
+    desired.multicast_routes.iter().map(route).collect()
+}
+
 fn translate(
     action: &desired::RouteAction,
     index: impl Fn(&str) -> Result<IfIndex, StartError>,
+    vrf: impl Fn(Option<&str>) -> Result<VrfId, StartError>,
 ) -> Result<RouteAction, StartError> {
     Ok(match action {
         desired::RouteAction::Blackhole => RouteAction::Blackhole,
@@ -234,7 +318,8 @@ fn translate(
                 .iter()
                 .map(|p| {
                     let interface = p.interface.as_deref().map(&index).transpose()?;
-                    Ok(Path { gateway: p.gateway, interface, weight: p.weight })
+                    let vrf = p.vrf.as_deref().map(|name| vrf(Some(name))).transpose()?;
+                    Ok(Path { gateway: p.gateway, interface, weight: p.weight, vrf })
                 })
                 .collect::<Result<_, StartError>>()?,
         ),

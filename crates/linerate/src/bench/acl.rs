@@ -37,19 +37,31 @@ pub(crate) struct AclBenchArgs {
     rules: Vec<PathBuf>,
     /// Numbers of rules of the generated sets
     #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000])]
-    sizes: Vec<usize>,
+    pub(super) sizes: Vec<usize>,
     /// Print one JSON object instead of tables
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     /// Rounds of every measurement; figures are medians over them
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
-    rounds: u16,
+    pub(super) rounds: u16,
     /// Measure without DPDK's library
     #[arg(long)]
     no_peers: bool,
     /// IPv4 only
     #[arg(long)]
-    ip4_only: bool,
+    pub(super) ip4_only: bool,
+    /// Measure what lists cost a router that forwards, instead of the classifier alone
+    #[arg(long)]
+    pub(super) forward: bool,
+    /// With --forward: families of rules
+    #[arg(long, value_delimiter = ',', default_values_t = ["acl".to_owned()], value_parser = ["acl", "fw", "ipc"], requires = "forward")]
+    pub(super) profiles: Vec<String>,
+    /// With --forward: milliseconds per window; a turn has two
+    #[arg(long, default_value_t = 250, value_parser = clap::value_parser!(u16).range(10..), requires = "forward")]
+    pub(super) window: u16,
+    /// With --forward: CPU of the worker; the last allowed one by default
+    #[arg(long, requires = "forward")]
+    pub(super) cpu: Option<usize>,
 }
 
 /// The keys of a set of rules.
@@ -68,6 +80,9 @@ pub(super) type Run<'a> = Box<dyn FnMut(usize) -> u64 + 'a>;
 /// Runs the benchmark and prints its report. An error where an answer was wrong.
 #[allow(clippy::print_stdout, clippy::print_stderr, reason = "a command's output and its progress")]
 pub(crate) fn run(args: AclBenchArgs) -> Result<()> {
+    if args.forward {
+        return super::acl_forward::run(&args);
+    }
     let host = Host::here("4 KiB".into());
     let cpu = super::fib::pin()?;
     let peers = !args.no_peers && cfg!(feature = "peers");

@@ -8,7 +8,7 @@ use super::{
 };
 use anyhow::{Result, ensure};
 use ipnet::IpNet;
-use linerate_pipeline::Interface;
+use linerate_pipeline::{Interface, VRF_DEFAULT};
 use linerate_router::{RouteAction, Router, Source, neighbor::NeighborOptions};
 use linerate_tables::{
     fib::{ip4::Ip4Fib, ip6::Ip6Fib},
@@ -51,7 +51,7 @@ pub(super) fn measure<A: Address>(
             let mut run = |changes: &Changes| {
                 let (ns, done) = timed(|| {
                     let batches = changes.chunks(BATCH).map(|batch| {
-                        let updated = router.update(0, Source::Learned, batch);
+                        let updated = router.update(0, VRF_DEFAULT, Source::Learned, batch);
                         updated.added + updated.removed
                     });
                     batches.sum::<usize>()

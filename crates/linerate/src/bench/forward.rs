@@ -21,7 +21,7 @@ use linerate_engine::clock::Clock;
 use linerate_engine::desired::IdleSpec;
 use linerate_engine::graphs::{io, router as router_graph};
 use linerate_engine::workers::{Common, QueueCounters, RxSlot, WorkerSetup, Workers};
-use linerate_pipeline::{Graph, IfIndex, Interface, PacketAlloc, PortId};
+use linerate_pipeline::{Batch, Graph, IfIndex, Interface, PacketAlloc, PortId};
 use linerate_router::neighbor::NeighborOptions;
 use linerate_router::{RouteAction, Router, RouterConfig, StaticNeighbor};
 use linerate_tables::fib::ip4::Ip4Fib;
@@ -89,7 +89,7 @@ pub(crate) fn run(args: ForwardBenchArgs) -> Result<()> {
         Some(path) => prepared(routes::read::<u128>(path)?),
         None => table::ipv6(SEED, table::IPV6_ROUTES, NEXT_HOPS),
     };
-    let mut bench = Bench::start(&args)?;
+    let mut bench = Bench::start(args.cpu, args.rounds, args.window)?;
     let few4 = few(0xc612_0000u32, 24);
     let few6 = few(0x2001_0db8u128 << 96, 64);
     let one4: Routes<u32> = Prefix::new(0, 0).map(|p| (p, 1)).into_iter().collect();
@@ -120,30 +120,30 @@ fn prepared<A: Ip>(mut routes: Routes<A>) -> Routes<A> {
 }
 
 /// 16 neighbouring networks.
-fn few<A: Ip>(base: A, len: u8) -> Routes<A> {
+pub(super) fn few<A: Ip>(base: A, len: u8) -> Routes<A> {
     (0..16u64).filter_map(|i| Some((Prefix::new(base.step(len, i)?, len)?, 1 + i as u32))).collect()
 }
 
 /// What all groups share.
-struct Bench {
-    eal: &'static Eal,
-    pool: &'static Pool,
-    clock: Clock,
-    cpu: usize,
-    rounds: u16,
+pub(super) struct Bench {
+    pub(super) eal: &'static Eal,
+    pub(super) pool: &'static Pool,
+    pub(super) clock: Clock,
+    pub(super) cpu: usize,
+    pub(super) rounds: u16,
     window: Duration,
-    dir: tempfile::TempDir,
-    serial: usize,
-    memory: &'static str,
-    results: Vec<Measured>,
+    pub(super) dir: tempfile::TempDir,
+    pub(super) serial: usize,
+    pub(super) memory: &'static str,
+    pub(super) results: Vec<Measured>,
 }
 
 /// A worker that takes turns with others.
-struct Contender {
-    name: &'static str,
+pub(super) struct Contender {
+    pub(super) name: &'static str,
     workers: Workers<Mbuf>,
     /// Packets per microsecond of CPU time, by window.
-    rates: Vec<f64>,
+    pub(super) rates: Vec<f64>,
 }
 
 struct FromPool(&'static Pool);
@@ -152,10 +152,14 @@ impl PacketAlloc<Mbuf> for FromPool {
     fn alloc(&mut self) -> Option<Mbuf> {
         self.0.alloc()
     }
+
+    fn alloc_bulk(&mut self, batch: &mut Batch<Mbuf>, n: usize) -> bool {
+        self.0.alloc_bulk(batch, n)
+    }
 }
 
 impl Bench {
-    fn start(args: &ForwardBenchArgs) -> Result<Self> {
+    pub(super) fn start(cpu: Option<usize>, rounds: u16, window_ms: u16) -> Result<Self> {
         let allowed: Vec<usize> = linerate_linux::thread::allowed_cpus()?.iter().collect();
         let last = allowed.last().copied().unwrap_or(0);
         let mb = 320;
@@ -178,9 +182,9 @@ impl Bench {
             eal,
             pool: Pool::create(eal, &config)?,
             clock: Clock::new(tsc, tsc_hz()),
-            cpu: args.cpu.unwrap_or(last),
-            rounds: args.rounds,
-            window: Duration::from_millis(args.window.into()),
+            cpu: cpu.unwrap_or(last),
+            rounds,
+            window: Duration::from_millis(window_ms.into()),
             dir,
             serial: 0,
             memory: pages,
@@ -196,18 +200,13 @@ impl Bench {
         size: u16,
         tables: &[(&'static str, &Routes<A>)],
     ) -> Result<()> {
-        self.serial += 1;
         let names = tables.iter().map(|t| t.0).collect::<Vec<_>>().join(", ");
-        let _ = writeln!(std::io::stderr(), "{}, {size} bytes: floor and {names} in turn", A::NAME);
-        let mut files = Vec::new();
         let mut real = size;
-        for port in 0..2 {
+        let files = self.files(&format!("{}, {size} bytes: floor and {names}", A::NAME), |path, port| {
             let flows = Flows::pick(inside, hops(), frames, &[], SEED + u64::from(port))?;
-            let file = self.dir.path().join(format!("{}-{port}.pcap", self.serial));
-            real = write_pcap(&file, &flows.list, size, port)?;
-            files.push(file);
-        }
-        let files: [PathBuf; 2] = files.try_into().map_err(|_| anyhow!("two ports have two files"))?;
+            real = write_pcap(path, &flows.list, size, port)?;
+            Ok(())
+        })?;
         let pair = Pair::open(self.eal, self.pool, &files, self.serial)?;
         let mut contenders = vec![self.contender("io", &pair, 0, Domain::new(), io::graph(&[1, 0])?)?];
         let mut routers = Vec::new();
@@ -225,35 +224,55 @@ impl Bench {
             router.tick(self.clock.now());
             routers.push((router, built.line));
         }
+        self.race(&pair, &mut contenders);
+        self.note::<A>(real, &contenders);
+        Self::end(contenders)
+    }
+
+    /// The capture files of a group, one for each port, as `write` makes them.
+    pub(super) fn files(
+        &mut self,
+        title: &str,
+        mut write: impl FnMut(&Path, PortId) -> Result<()>,
+    ) -> Result<[PathBuf; 2]> {
+        self.serial += 1;
+        let _ = writeln!(std::io::stderr(), "{title} in turn");
+        let file = |port: u8| self.dir.path().join(format!("{}-{port}.pcap", self.serial));
+        let files = [file(0), file(1)];
+        for (file, port) in files.iter().zip(0..) {
+            write(file, port)?;
+        }
+        Ok(files)
+    }
+
+    /// All contenders take turns, all of them in every round.
+    pub(super) fn race(&self, pair: &Pair, contenders: &mut [Contender]) {
         for _ in 0..self.rounds {
             for (i, c) in contenders.iter_mut().enumerate() {
                 pair.turn(i);
-                thread::sleep(self.window / 4);
-                for _ in 0..2 {
-                    let before = c.reading();
-                    thread::sleep(self.window);
-                    let after = c.reading();
-                    c.rates.push((after.0 - before.0) as f64 * 1e3 / (after.1 - before.1).max(1) as f64);
-                }
+                self.measure(c);
             }
         }
         pair.turn(usize::MAX);
-        self.note::<A>(real, &contenders);
-        for c in contenders {
-            c.workers.stop()?;
-            let lost =
-                c.workers.views().iter().flat_map(|v| &v.counters.ports).map(|p| p.dropped()).sum::<u64>();
-            if lost > 0 || !c.workers.imbalance().is_empty() {
-                return Err(anyhow!(
-                    "the worker of table {} dropped {lost} packets; its figure would be wrong",
-                    c.name
-                ));
-            }
-        }
-        Ok(())
     }
 
-    fn contender(
+    /// Stops the contenders of a group. An error where one has dropped anything.
+    pub(super) fn end(contenders: Vec<Contender>) -> Result<()> {
+        contenders.into_iter().try_for_each(Contender::stop)
+    }
+
+    /// One turn of a contender: two windows, after a moment to get going.
+    pub(super) fn measure(&self, c: &mut Contender) {
+        thread::sleep(self.window / 4);
+        for _ in 0..2 {
+            let before = c.reading();
+            thread::sleep(self.window);
+            let after = c.reading();
+            c.rates.push((after.0 - before.0) as f64 * 1e3 / (after.1 - before.1).max(1) as f64);
+        }
+    }
+
+    pub(super) fn contender(
         &self,
         name: &'static str,
         pair: &Pair,
@@ -320,47 +339,30 @@ impl Bench {
     }
 
     fn finish(self, args: &ForwardBenchArgs, routes: (usize, usize)) -> Result<()> {
-        let mut report = Report {
-            host: Host::here(self.memory.into()),
-            config: json!({
-                "routes4": routes.0,
-                "routes6": routes.1,
-                "rounds": args.rounds,
-                "window_ms": args.window,
-                "cpu": self.cpu,
-                "devices": "two net_pcap ports, infinite_rx, transmit drops",
-                "rate": "packets sent per second of CPU time of the worker's thread; floor is the same ports with nothing in between",
-            }),
-            results: self.results,
-            targets: Vec::new(),
-        };
-        let of = |id: &str| report.results.iter().find(|r| r.id == id);
-        let ratio = |id: &str| of(id).and_then(|r| r.ratio);
-        let growth = |a: &str, b: &str| Some(of(a)?.value / of(b)?.value - 1.0);
-        let targets = [
-            ("IPv4, full table, 64 B: share of the floor", ratio("forward.ipv4.full.64.best"), 0.5, true),
-            ("IPv4, 16 routes, 64 B: share of the floor", ratio("forward.ipv4.16.64.best"), 0.5, true),
-            ("IPv6, full table, 66 B: share of the floor", ratio("forward.ipv6.full.66.best"), 0.4, true),
-            ("IPv4, full table, 512 B: share of the floor", ratio("forward.ipv4.full.512.best"), 0.6, true),
-            ("IPv4, full table, 1518 B: share of the floor", ratio("forward.ipv4.full.1518.best"), 0.6, true),
-            (
-                "cost per packet, 1 route to full table: growth",
-                growth("forward.ipv4.1-spread.64.rate", "forward.ipv4.full.64.rate"),
-                0.35,
-                false,
-            ),
-            (
-                "cost per packet, 1 route to 4 M: growth",
-                growth("forward.ipv4.1-spread-4M.64.rate", "forward.ipv4.4M.64.rate"),
-                0.60,
-                false,
-            ),
-        ];
-        for (what, measured, bar, at_least) in targets {
-            report.target(what, measured, bar, at_least, "");
-        }
+        let config = json!({
+            "routes4": routes.0,
+            "routes6": routes.1,
+            "rounds": args.rounds,
+            "window_ms": args.window,
+            "cpu": self.cpu,
+            "devices": "two net_pcap ports, infinite_rx, transmit drops",
+            "rate": "packets sent per second of CPU time of the worker's thread; floor is the same ports with nothing in between",
+        });
+        self.report(config, args.json, targets)
+    }
+
+    /// Prints everything, with the targets that `note` knows of.
+    pub(super) fn report(
+        self,
+        config: serde_json::Value,
+        json: bool,
+        note: impl FnOnce(&mut Report),
+    ) -> Result<()> {
+        let host = Host::here(self.memory.into());
+        let mut report = Report { host, config, results: self.results, targets: Vec::new() };
+        note(&mut report);
         let mut out = std::io::stdout().lock();
-        match args.json {
+        match json {
             true => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
             false => write!(out, "{}", report.text())?,
         }
@@ -368,7 +370,50 @@ impl Bench {
     }
 }
 
+/// What the router is measured by.
+fn targets(report: &mut Report) {
+    let of = |id: &str| report.results.iter().find(|r| r.id == id);
+    let ratio = |id: &str| of(id).and_then(|r| r.ratio);
+    let growth = |a: &str, b: &str| Some(of(a)?.value / of(b)?.value - 1.0);
+    let targets = [
+        ("IPv4, full table, 64 B: share of the floor", ratio("forward.ipv4.full.64.best"), 0.5, true),
+        ("IPv4, 16 routes, 64 B: share of the floor", ratio("forward.ipv4.16.64.best"), 0.5, true),
+        ("IPv6, full table, 66 B: share of the floor", ratio("forward.ipv6.full.66.best"), 0.4, true),
+        ("IPv4, full table, 512 B: share of the floor", ratio("forward.ipv4.full.512.best"), 0.6, true),
+        ("IPv4, full table, 1518 B: share of the floor", ratio("forward.ipv4.full.1518.best"), 0.6, true),
+        (
+            "cost per packet, 1 route to full table: growth",
+            growth("forward.ipv4.1-spread.64.rate", "forward.ipv4.full.64.rate"),
+            0.35,
+            false,
+        ),
+        (
+            "cost per packet, 1 route to 4 M: growth",
+            growth("forward.ipv4.1-spread-4M.64.rate", "forward.ipv4.4M.64.rate"),
+            0.60,
+            false,
+        ),
+    ];
+    for (what, measured, bar, at_least) in targets {
+        report.target(what, measured, bar, at_least, "");
+    }
+}
+
 impl Contender {
+    /// Ends its worker, which must have sent everything.
+    pub(super) fn stop(self) -> Result<()> {
+        self.workers.stop()?;
+        let views = self.workers.views();
+        let lost = views.iter().flat_map(|v| &v.counters.ports).map(|p| p.dropped()).sum::<u64>();
+        if lost > 0 || !self.workers.imbalance().is_empty() {
+            return Err(anyhow!(
+                "the worker of {} dropped {lost} packets; its figure would be wrong",
+                self.name
+            ));
+        }
+        Ok(())
+    }
+
     /// Packets given to devices so far, and nanoseconds of CPU time the thread had.
     fn reading(&self) -> (u64, u64) {
         let view = &self.workers.views()[0];
@@ -378,7 +423,7 @@ impl Contender {
 }
 
 /// How a family's routes are given to the router.
-trait Table: Ip {
+pub(super) trait Table: Ip {
     fn routes(routes: &Routes<Self>) -> Vec<(IpNet, Arc<RouteAction>)>;
 }
 
@@ -415,14 +460,17 @@ fn gateway6(n: u32) -> std::net::IpAddr {
 }
 
 /// By next hop: only their number matters to the choice of destinations.
-fn hops() -> Arc<[Hop]> {
+pub(super) fn hops() -> Arc<[Hop]> {
     (0..=NEXT_HOPS)
         .map(|n| Hop { port: (n % 2) as PortId, destination_mac: [2; 6], source_mac: [2; 6] })
         .collect()
 }
 
 /// A router between the two ports with 64 neighbours and these routes.
-fn router(domain: Domain, routes: Vec<(IpNet, Arc<RouteAction>)>) -> Result<Router<Ip4Fib, Ip6Fib>> {
+pub(super) fn router(
+    domain: Domain,
+    routes: Vec<(IpNet, Arc<RouteAction>)>,
+) -> Result<Router<Ip4Fib, Ip6Fib>> {
     let (fib4, fib6) = (Ip4Fib::new(&domain)?, Ip6Fib::new(&domain)?);
     let mut router = Router::new(domain, fib4, fib6, NeighborOptions::default())?;
     let interfaces = (0..2u32)
@@ -449,6 +497,6 @@ fn router(domain: Domain, routes: Vec<(IpNet, Arc<RouteAction>)>) -> Result<Rout
             })
         })
         .collect();
-    router.apply(0, RouterConfig { interfaces, routes, neighbors })?;
+    router.apply(0, RouterConfig { interfaces, routes, neighbors, vrfs: Vec::new() })?;
     Ok(router)
 }

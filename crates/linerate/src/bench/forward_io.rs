@@ -9,8 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result, anyhow};
 use linerate_dpdk::{Device, Eal, Mbuf, Pool, Port, PortConfig, RxQueue, Started, TxQueue};
 use linerate_pipeline::{Batch, PortId};
+use linerate_tables::classifier::synthetic::Tuple;
 use linerate_tester::flow::Flow;
 use linerate_tester::ip::Ip;
+
+use super::acl_forward::Listed;
 
 /// Bytes of an Ethernet header.
 const ETH: usize = 14;
@@ -25,25 +28,68 @@ pub(super) fn port_mac(port: PortId) -> [u8; 6] {
 pub(super) fn write_pcap<A: Ip>(path: &Path, flows: &[Flow<A>], size: u16, port: PortId) -> Result<u16> {
     let headers = ETH + A::HEADER + 8;
     let len = (usize::from(size) - 4).max(headers);
+    write(path, flows, len, |frame, flow| fill(frame, flow, port))?;
+    Ok(len as u16 + 4)
+}
+
+/// Writes a capture file with one frame per five-tuple, as small as they may be.
+pub(super) fn write_tuples<A: Listed>(path: &Path, tuples: &[Tuple<A>], port: PortId) -> Result<()> {
+    // Room for a TCP header, and for an Ethernet frame.
+    let len = (ETH + A::HEADER + 20).max(60);
+    write(path, tuples, len, |frame, tuple| {
+        let flow = Flow { destination: tuple.dst, source_port: tuple.src_port, next_hop: 0 };
+        fill(frame, &flow, port);
+        let Some((ip, l4)) = frame.get_mut(ETH..).and_then(|l3| l3.split_at_mut_checked(A::HEADER)) else {
+            return;
+        };
+        let source = tuple.src.octets();
+        if A::BITS == 32 {
+            ip[9] = tuple.protocol;
+            ip[12..16].copy_from_slice(&source[12..]);
+            checksum(ip);
+        } else {
+            ip[6] = tuple.protocol;
+            ip[8..24].copy_from_slice(&source);
+        }
+        l4[2..4].copy_from_slice(&tuple.dst_port.to_be_bytes());
+        if tuple.protocol == 6 {
+            l4[4..14].copy_from_slice(&[0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10]);
+        }
+    })
+}
+
+/// A capture file with one frame of `len` bytes for each item; `fill` writes into the frame before it.
+fn write<T>(path: &Path, items: &[T], len: usize, fill: impl Fn(&mut [u8], &T)) -> Result<()> {
     let mut out = BufWriter::new(File::create(path).with_context(|| format!("{}", path.display()))?);
     // The classic format: magic, version 2.4, time zone, accuracy, longest frame, Ethernet.
     for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 1] {
         out.write_all(&word.to_le_bytes())?;
     }
     let mut frame = vec![0; len];
-    for flow in flows {
+    for item in items {
         for word in [0, 0, len as u32, len as u32] {
             out.write_all(&word.to_le_bytes())?;
         }
-        fill(&mut frame, flow, port);
+        fill(&mut frame, item);
         out.write_all(&frame)?;
     }
     out.flush()?;
-    Ok(len as u16 + 4)
+    Ok(())
+}
+
+/// The link-layer address of a multicast group; `None` for other addresses.
+fn group_mac<A: Ip>(destination: A) -> Option<[u8; 6]> {
+    let octets = destination.octets();
+    let [.., a, b, c, d] = octets;
+    match A::BITS {
+        32 if a >> 4 == 0xe => Some([1, 0, 0x5e, b & 0x7f, c, d]),
+        128 if octets[0] == 0xff => Some([0x33, 0x33, a, b, c, d]),
+        _ => None,
+    }
 }
 
 fn fill<A: Ip>(frame: &mut [u8], flow: &Flow<A>, port: PortId) {
-    frame[0..6].copy_from_slice(&port_mac(port));
+    frame[0..6].copy_from_slice(&group_mac(flow.destination).unwrap_or(port_mac(port)));
     frame[6..12].copy_from_slice(&[0x02, 0x11, 0x11, 0x11, 0x11, 0x10 + port as u8]);
     frame[12..ETH].copy_from_slice(&A::ETHERTYPE.to_be_bytes());
     let l3 = (frame.len() - ETH) as u16;
@@ -54,10 +100,7 @@ fn fill<A: Ip>(frame: &mut [u8], flow: &Flow<A>, port: PortId) {
         ip[..12].copy_from_slice(&[0x45, 0, (l3 >> 8) as u8, l3 as u8, 0, 0, 0x40, 0, 64, 17, 0, 0]);
         ip[12..16].copy_from_slice(&[10, 1, (flow.source_port >> 8) as u8, flow.source_port as u8]);
         ip[16..20].copy_from_slice(&destination[12..]);
-        let sum: u32 = ip[..20].chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
-        let folded = (sum & 0xffff) + (sum >> 16);
-        let checksum = !((folded & 0xffff) + (folded >> 16)) as u16;
-        ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+        checksum(ip);
     } else {
         ip[..8].copy_from_slice(&[0x60, 0, 0, 0, (udp_len >> 8) as u8, udp_len as u8, 17, 64]);
         ip[8..24].copy_from_slice(&[0x20, 1, 0xd, 0xb8, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
@@ -69,6 +112,15 @@ fn fill<A: Ip>(frame: &mut [u8], flow: &Flow<A>, port: PortId) {
     udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
     // Routers do not look at it; IPv6 forbids zero.
     udp[6..8].copy_from_slice(if A::BITS == 32 { &[0, 0] } else { &[0xff, 0xff] });
+}
+
+/// Makes the checksum of an IPv4 header right.
+fn checksum(ip: &mut [u8]) {
+    ip[10..12].fill(0);
+    let sum: u32 = ip[..20].chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let checksum = !((folded & 0xffff) + (folded >> 16)) as u16;
+    ip[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
 /// Two ports that replay capture files for ever and drop what they are given to send.
@@ -161,5 +213,8 @@ mod tests {
         let flows = [Flow { destination: 0x2606u128 << 112, source_port: 4000, next_hop: 1 }];
         assert_eq!(write_pcap(&path, &flows, 64, 0).unwrap(), 66, "the smallest IPv6/UDP frame");
         assert_eq!(write_pcap(&path, &flows, 512, 0).unwrap(), 512);
+        assert_eq!(group_mac(0xef81_0203u32), Some([1, 0, 0x5e, 1, 2, 3]));
+        assert_eq!(group_mac(0xff3e_u128 << 112 | 0x8000_0001), Some([0x33, 0x33, 0x80, 0, 0, 1]));
+        assert_eq!((group_mac(0x0a00_0001u32), group_mac(0xfe80_u128 << 112)), (None, None));
     }
 }

@@ -111,7 +111,9 @@ fn take(stream: &[u8], stage: Stage) -> Result<usize> {
         }
         let changes = known.take(&mut events);
         taken += match stage {
-            Stage::Publish => router.update(0, Source::Learned, &changes).added,
+            Stage::Publish => {
+                router.update(0, linerate_pipeline::VRF_DEFAULT, Source::Learned, &changes).added
+            }
             _ => black_box(changes).iter().filter(|(_, action)| action.is_some()).count(),
         };
     }

@@ -1,6 +1,7 @@
 //! `linerate bench`: micro-benchmarks of linerate's own structures, next to their peers in the same run.
 
 pub(crate) mod acl;
+mod acl_forward;
 #[cfg(feature = "peers")]
 mod acl_peers;
 pub(crate) mod churn;
@@ -13,6 +14,7 @@ pub(crate) mod forward;
 mod forward_io;
 pub(crate) mod fpm;
 mod keys;
+pub(crate) mod multicast;
 mod race;
 mod report;
 mod routes;
@@ -35,6 +37,8 @@ pub(crate) enum Bench {
     Fpm(fpm::FpmBenchArgs),
     /// The router's cost per packet, beside the bare I/O of the same devices
     Forward(forward::ForwardBenchArgs),
+    /// One multicast stream to eight interfaces: the cost per copy beside that of a unicast packet
+    Multicast(multicast::MulticastBenchArgs),
 }
 
 /// Runs one benchmark.
@@ -45,5 +49,6 @@ pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
         Bench::Churn(args) => Ok(churn::run(&args)?),
         Bench::Fpm(args) => Ok(fpm::run(&args)?),
         Bench::Forward(args) => Ok(forward::run(args)?),
+        Bench::Multicast(args) => Ok(multicast::run(args)?),
     }
 }

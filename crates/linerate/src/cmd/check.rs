@@ -50,6 +50,9 @@ pub(crate) fn summary(config: &Config) -> String {
         count(d.interfaces.len(), "interface"),
         count(d.routes.len(), "route"),
         count(d.neighbors.len(), "static neighbour"),
+        count(d.acls.len(), "access list"),
     ];
-    format!("valid: {}", parts.join(", "))
+    let multicast = count(d.multicast_routes.len(), "multicast route");
+    let more = (!d.multicast_routes.is_empty()).then_some(multicast);
+    format!("valid: {}", parts.into_iter().chain(more).collect::<Vec<_>>().join(", "))
 }

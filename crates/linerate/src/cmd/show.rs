@@ -8,6 +8,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use ipnet::IpNet;
 use linerate_control::api::Client;
+use linerate_control::show::multicast::MulticastQuery;
 use linerate_control::show::routes::{MAX_PAGE, RouteQuery};
 use linerate_control::show::{self, Text};
 use linerate_router::model::Source;
@@ -47,6 +48,15 @@ enum View {
     Interfaces,
     /// Link-layer addresses of hosts on the links
     Neighbors,
+    /// Access lists: rules and what they have matched
+    Acl {
+        /// Only this list
+        #[arg(value_name = "NAME", conflicts_with = "log")]
+        name: Option<String>,
+        /// Samples of what rules with `log` have matched
+        #[arg(long)]
+        log: bool,
+    },
     /// The join to Linux: FRR's session, kernel routes, taps
     Linux,
     /// Packets given to Linux, by class, and what was policed
@@ -63,8 +73,31 @@ enum View {
     },
     /// Forwarding tables and what they occupy
     Fib,
+    /// Routing tables and the interfaces that follow them
+    Vrfs,
     /// Routes, filtered and in pages
     Routes(RoutesArgs),
+    /// Multicast forwarding
+    #[command(subcommand)]
+    Multicast(Multicast),
+}
+
+#[derive(Subcommand, Debug)]
+enum Multicast {
+    /// Multicast routes, what they counted, and when they were last used
+    Routes {
+        /// Only routes for this group
+        #[arg(value_name = "GROUP")]
+        group: Option<IpAddr>,
+
+        /// Only routes for this source
+        #[arg(long, value_name = "SOURCE")]
+        source: Option<IpAddr>,
+
+        /// Only routes that come in, or go out, by this interface
+        #[arg(long, value_name = "INTERFACE")]
+        interface: Option<String>,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -80,6 +113,10 @@ struct RoutesArgs {
     /// Only the route that packets to this address take
     #[arg(long, value_name = "ADDRESS", conflicts_with = "prefix")]
     longest: Option<IpAddr>,
+
+    /// Routes of this VRF; without it, of the default one
+    #[arg(long, value_name = "VRF")]
+    vrf: Option<String>,
 
     /// Only routes with this gateway
     #[arg(long, value_name = "GATEWAY")]
@@ -115,10 +152,14 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
         View::Queues => args.view::<show::Queues>(&client, "/v1/queues"),
         View::Interfaces => args.view::<show::Interfaces>(&client, "/v1/interfaces"),
         View::Neighbors => args.view::<show::Neighbors>(&client, "/v1/neighbors"),
+        View::Acl { log: true, .. } => args.view::<show::AclLog>(&client, "/v1/acl-log"),
+        View::Acl { name: None, .. } => args.view::<show::Acls>(&client, "/v1/acls"),
+        View::Acl { name: Some(name), .. } => args.view::<show::Acls>(&client, &acl_path(name)?),
         View::Linux => args.view::<show::Linux>(&client, "/v1/linux"),
         View::Punt => args.view::<show::Punt>(&client, "/v1/punt"),
         View::Router => args.view::<show::Router>(&client, "/v1/router"),
         View::Drops => args.view::<show::Drops>(&client, "/v1/drops"),
+        View::Vrfs => args.view::<show::Vrfs>(&client, "/v1/vrfs"),
         View::Fib => args.view::<show::Fibs>(&client, "/v1/fib"),
         View::Graph { dot: true } => {
             let graph: show::Graph = client.get("/v1/graph")?;
@@ -127,6 +168,10 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
         }
         View::Graph { dot: false } => args.view::<show::Graph>(&client, "/v1/graph"),
         View::Routes(routes) => args.show(|| routes.ask(&client)),
+        View::Multicast(Multicast::Routes { group, source, interface }) => {
+            let query = MulticastQuery { group: *group, source: *source, interface: interface.clone() };
+            args.view::<show::MulticastRoutes>(&client, &query.to_path())
+        }
     }
 }
 
@@ -151,6 +196,7 @@ impl RoutesArgs {
     /// One answer, or as many as it takes for all.
     fn ask(&self, client: &Client) -> Result<show::Routes, Failure> {
         let mut query = RouteQuery {
+            vrf: self.vrf.clone(),
             prefix: self.prefix,
             longer: self.longer,
             longest: self.longest,
@@ -186,6 +232,15 @@ fn prefix(text: &str) -> Result<IpNet, String> {
         return Err(format!("{net} has host bits set: expected {}", net.trunc()));
     }
     Ok(net)
+}
+
+/// Where one list is asked for. A name that no configuration accepts is not asked for.
+fn acl_path(name: &str) -> Result<String, Failure> {
+    let good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if !name.chars().all(good) {
+        return Err(anyhow::anyhow!("no access list can be named `{}`", name.escape_debug()).into());
+    }
+    Ok(format!("/v1/acls?name={name}"))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

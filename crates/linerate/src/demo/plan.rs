@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use linerate_engine::desired::{InterfaceSpec, NeighborSpec, Path, RouteAction, RouteSpec};
+use linerate_engine::desired::{InterfaceSpec, IpPolicy, NeighborSpec, Path, RouteAction, RouteSpec};
 use linerate_pipeline::PortId;
 use linerate_tables::prefix::Prefix;
 use linerate_tester::flow::Hop;
@@ -109,6 +109,10 @@ pub(crate) fn interfaces() -> Vec<InterfaceSpec> {
                 .flatten()
                 .collect(),
                 up: true,
+                acl_in: None,
+                acl_out: None,
+                vrf: None,
+                policy: IpPolicy::default(),
             }
         })
         .collect()
@@ -131,17 +135,22 @@ pub(crate) fn neighbors() -> Vec<NeighborSpec> {
 /// The tables as static routes; routes with the same next hop share their action.
 pub(crate) fn routes(ipv4: &Routes<u32>, ipv6: &Routes<u128>) -> Vec<RouteSpec> {
     let via = |gateway: IpAddr| {
-        Arc::new(RouteAction::Forward(vec![Path { gateway: Some(gateway), interface: None, weight: 1 }]))
+        Arc::new(RouteAction::Forward(vec![Path {
+            gateway: Some(gateway),
+            interface: None,
+            weight: 1,
+            vrf: None,
+        }]))
     };
     let actions4: Vec<_> = (0..=NEXT_HOPS).map(|n| via(gateway4(n).into())).collect();
     let actions6: Vec<_> = (0..=NEXT_HOPS).map(|n| via(gateway6(n).into())).collect();
     let v4 = ipv4.iter().filter_map(|(p, n)| {
         let prefix = Ipv4Net::new(Ipv4Addr::from_bits(p.first()), p.len()).ok()?;
-        Some(RouteSpec { prefix: prefix.into(), action: actions4.get(*n as usize)?.clone() })
+        Some(RouteSpec { vrf: None, prefix: prefix.into(), action: actions4.get(*n as usize)?.clone() })
     });
     let v6 = ipv6.iter().filter_map(|(p, n)| {
         let prefix = Ipv6Net::new(Ipv6Addr::from_bits(p.first()), p.len()).ok()?;
-        Some(RouteSpec { prefix: prefix.into(), action: actions6.get(*n as usize)?.clone() })
+        Some(RouteSpec { vrf: None, prefix: prefix.into(), action: actions6.get(*n as usize)?.clone() })
     });
     v4.chain(v6).collect()
 }

@@ -41,6 +41,7 @@ pub(crate) fn start(
         None => plan::routes(&tables.ipv4, &tables.ipv6),
     };
     let desired = Desired {
+        vrfs: Vec::new(),
         dpdk: DpdkSpec {
             file_prefix: format!("linerate-demo-{}", std::process::id()),
             memory: MemorySpec::NoHuge { megabytes: MEMORY },
@@ -52,6 +53,8 @@ pub(crate) fn start(
         interfaces: plan::interfaces(),
         routes,
         neighbors: plan::neighbors(),
+        acls: Vec::new(),
+        multicast_routes: Vec::new(),
         linux: None,
         icmp_errors_per_second: 100,
     };

@@ -8,6 +8,7 @@ use linerate_wire::vlan::VlanTag;
 
 use crate::interface::{InterfaceTable, Interfaces};
 use crate::meta::{IF_NONE, flags};
+use crate::policy::{IpPolicy, SourceValidation, VRF_DEFAULT, VrfId};
 use crate::{Batch, Cx, Exits, IfIndex, Meta, Node, Packet, PortId};
 
 crate::exits! {
@@ -66,6 +67,7 @@ impl<P: Packet> Node<P> for EthInput {
         batch.iter().take(PREFETCH).for_each(P::prefetch);
         let Some(first) = batch.first() else { return };
         let common = ToUs::new(table, first.rx_port());
+        let asked = asked(common.policy);
         out.set_all(EthInputExit::Ip4);
         for i in 0..batch.len() {
             if let Some(ahead) = batch.get(i + PREFETCH) {
@@ -78,9 +80,11 @@ impl<P: Packet> Node<P> for EthInput {
             match ethertype {
                 Some(eth::ETHERTYPE_IP4) => {
                     (meta.rx_if, meta.l3, meta.ethertype) = (common.interface, 14, eth::ETHERTYPE_IP4);
+                    (meta.vrf, meta.flags) = (common.vrf, asked);
                 }
                 Some(eth::ETHERTYPE_IP6) => {
                     (meta.rx_if, meta.l3, meta.ethertype) = (common.interface, 14, eth::ETHERTYPE_IP6);
+                    (meta.vrf, meta.flags) = (common.vrf, asked);
                     out.set(i, EthInputExit::Ip6);
                 }
                 _ => out.set(i, classify(table, packet)),
@@ -113,6 +117,8 @@ impl<P: Packet> Node<P> for EthInput {
 pub struct ToUs {
     port: PortId,
     interface: IfIndex,
+    vrf: VrfId,
+    policy: IpPolicy,
     /// Destination MAC in the low 48 bits; the group bit of the source, bit 48, is clear.
     address: u64,
     /// The same of the first virtual router there; that of the interface where there is none.
@@ -126,13 +132,36 @@ impl ToUs {
     /// For frames that came in by `port`.
     pub fn new(table: &InterfaceTable, port: PortId) -> Self {
         let interface = table.untagged(port);
-        let word = |[a, b, c, d, e, f]: [u8; 6]| u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
-        let (address, other) = match table.get(interface) {
-            Some(i) if i.up => (word(i.mac), word(i.virtuals.first().map_or(i.mac, |v| v.mac))),
+        let mut to_us = ToUs {
+            port,
+            interface,
+            vrf: VRF_DEFAULT,
+            policy: IpPolicy::default(),
             // Outside the mask: never matches.
-            _ => (u64::MAX, u64::MAX),
+            address: u64::MAX,
+            other: u64::MAX,
         };
-        ToUs { port, interface, address, other }
+        let word = |[a, b, c, d, e, f]: [u8; 6]| u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+        if let Some(i) = table.get(interface).filter(|i| i.up) {
+            (to_us.address, to_us.other) = (word(i.mac), word(i.virtuals.first().map_or(i.mac, |v| v.mac)));
+            (to_us.vrf, to_us.policy) = (i.vrf, i.policy);
+        }
+        to_us
+    }
+
+    /// The interface of such frames.
+    pub fn interface(&self) -> IfIndex {
+        self.interface
+    }
+
+    /// Its VRF.
+    pub fn vrf(&self) -> VrfId {
+        self.vrf
+    }
+
+    /// What it asks for.
+    pub fn policy(&self) -> IpPolicy {
+        self.policy
     }
 
     /// Whether a frame is such a one. `first`: its first eight bytes, the first in the lowest bits.
@@ -150,6 +179,12 @@ impl ToUs {
         let ethertype = u16::from_be_bytes([rest[4], rest[5]]);
         self.frame(u64::from_le_bytes(*first), packet.rx_port()).then_some(ethertype)
     }
+}
+
+/// What an interface asks of the nodes behind, as flags.
+fn asked(policy: IpPolicy) -> u16 {
+    let check = policy.source_validation != SourceValidation::Off;
+    (u16::from(check) * flags::CHECK_SOURCE) | (u16::from(policy.redirects) * flags::REDIRECTS)
 }
 
 /// The long way: any frame.
@@ -189,6 +224,8 @@ fn classify<P: Packet>(table: &InterfaceTable, packet: &mut P) -> EthInputExit {
         return EthInputExit::VlanUnknown;
     }
     let Some(interface) = table.get(meta.rx_if).filter(|i| i.up) else { return EthInputExit::InterfaceDown };
+    meta.vrf = interface.vrf;
+    meta.flags |= asked(interface.policy);
     if eth::is_group(header.src) {
         return EthInputExit::SourceMulticast;
     }

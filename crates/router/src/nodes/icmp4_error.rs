@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use linerate_pipeline::interface::Interfaces;
 use linerate_pipeline::meta::flags;
-use linerate_pipeline::{Batch, Cx, Exits, Node, Packet};
+use linerate_pipeline::{Batch, Cx, Exits, Meta, Node, Packet};
 use linerate_wire::checksum::Sum;
 use linerate_wire::icmp::{self, IcmpHeader};
 use linerate_wire::ip4::{self, Ip4Header};
@@ -32,6 +32,8 @@ linerate_pipeline::exits! {
         Unreachable,
         /// The route prohibits it.
         Prohibited,
+        /// An access list rejects it.
+        Filtered,
         /// Larger than the MTU.
         TooBig,
         /// Nothing here listens.
@@ -82,11 +84,11 @@ impl Icmp4Error {
         let meta = *packet.meta();
         let l3 = usize::from(meta.l3);
         let Some(&offender) = Ip4Header::view_at(packet.head(), l3) else {
-            return silent(packet.meta().icmp);
+            return silent(packet.meta());
         };
         let table = self.interfaces.get();
         let Some(interface) = table.get(meta.rx_if) else { return Icmp4ErrorExit::Unsendable };
-        let is_broadcast = |a: u32| interface.is_broadcast_ip4(Ipv4Addr::from_bits(a));
+        let is_broadcast = |a: u32| table.is_broadcast_ip4(meta.vrf, Ipv4Addr::from_bits(a));
         let (src, dst) = (offender.src.get(), offender.dst.get());
         // RFC 1812 4.3.2.7.
         if meta.flags & (flags::L2_MULTICAST | flags::GENERATED) != 0
@@ -97,13 +99,13 @@ impl Icmp4Error {
             || is_broadcast(dst)
             || is_icmp_error(packet, &offender, l3)
         {
-            return silent(meta.icmp);
+            return silent(&meta);
         }
         let Some(from) = table.source_ip4(interface, Ipv4Addr::from_bits(src)) else {
             return Icmp4ErrorExit::Unsendable;
         };
         if !self.limit.allow(now) {
-            return silent(meta.icmp);
+            return silent(&meta);
         }
 
         // Quote as much as fits; IP and ICMP go between it and the Ethernet header, which the rewrite replaces.
@@ -141,10 +143,11 @@ impl Icmp4Error {
 }
 
 /// The exit of a packet about which no error is sent, by the error that was due.
-fn silent(icmp: u16) -> Icmp4ErrorExit {
+fn silent(meta: &Meta) -> Icmp4ErrorExit {
     use icmp::unreachable::{FRAGMENTATION_NEEDED, NET, PORT, PROHIBITED, PROTOCOL};
-    let [kind, code] = icmp.to_be_bytes();
+    let [kind, code] = meta.icmp.to_be_bytes();
     match (kind, code) {
+        _ if meta.flags & flags::FILTERED != 0 => Icmp4ErrorExit::Filtered,
         (icmp::TIME_EXCEEDED, _) => Icmp4ErrorExit::TtlExpired,
         (_, NET) => Icmp4ErrorExit::NoRoute,
         (_, PROHIBITED) => Icmp4ErrorExit::Prohibited,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use linerate_pipeline::interface::Interfaces;
 use linerate_pipeline::meta::flags;
-use linerate_pipeline::{Batch, Cx, Exits, Node, Packet};
+use linerate_pipeline::{Batch, Cx, Exits, Meta, Node, Packet};
 use linerate_wire::checksum::Sum;
 use linerate_wire::icmp::IcmpHeader;
 use linerate_wire::ip6::{self, Ip6Header};
@@ -32,6 +32,8 @@ linerate_pipeline::exits! {
         Unreachable,
         /// The route prohibits it.
         Prohibited,
+        /// An access list rejects it.
+        Filtered,
         /// Larger than the MTU.
         TooBig,
         /// Nothing here listens.
@@ -82,7 +84,7 @@ impl Icmp6Error {
         let meta = *packet.meta();
         let l3 = usize::from(meta.l3);
         let Some(&offender) = Ip6Header::view_at(packet.head(), l3) else {
-            return silent(packet.meta().icmp);
+            return silent(packet.meta());
         };
         let table = self.interfaces.get();
         let Some(interface) = table.get(meta.rx_if) else { return Icmp6ErrorExit::Unsendable };
@@ -95,13 +97,13 @@ impl Icmp6Error {
             || ip6::is_unspecified(&offender.src)
             || is_icmp_error(packet, &offender, l3)
         {
-            return silent(meta.icmp);
+            return silent(&meta);
         }
         let Some(from) = table.source_ip6(interface, offender.src.into()).map(|a| a.octets()) else {
             return Icmp6ErrorExit::Unsendable;
         };
         if !self.limit.allow(now) {
-            return silent(meta.icmp);
+            return silent(&meta);
         }
 
         // Quote as much as fits; IP and ICMP go between it and the Ethernet header, which the rewrite replaces.
@@ -142,10 +144,11 @@ impl Icmp6Error {
 }
 
 /// The exit of a packet about which no error is sent, by the error that was due.
-fn silent(icmp: u16) -> Icmp6ErrorExit {
+fn silent(meta: &Meta) -> Icmp6ErrorExit {
     use icmpv6::unreachable::{NO_ROUTE, PORT, PROHIBITED};
-    let [kind, code] = icmp.to_be_bytes();
+    let [kind, code] = meta.icmp.to_be_bytes();
     match (kind, code) {
+        _ if meta.flags & flags::FILTERED != 0 => Icmp6ErrorExit::Filtered,
         (icmpv6::TIME_EXCEEDED, _) => Icmp6ErrorExit::HopLimitExceeded,
         (icmpv6::PACKET_TOO_BIG, _) => Icmp6ErrorExit::TooBig,
         (icmpv6::PARAMETER_PROBLEM, _) | (_, PORT) => Icmp6ErrorExit::NotLocal,
@@ -159,8 +162,12 @@ fn silent(icmp: u16) -> Icmp6ErrorExit {
 fn is_icmp_error<P: Packet>(packet: &P, header: &Ip6Header, l3: usize) -> bool {
     let mut bytes = [0; WALK];
     let n = packet.copy_out(l3 + Ip6Header::LEN, &mut bytes);
-    let bytes = bytes.get(..n).unwrap_or_default();
-    match ip6::walk(header.next_header, bytes) {
+    is_error(header.next_header, bytes.get(..n).unwrap_or_default())
+}
+
+/// The same of what follows an IPv6 header, as far as it is there.
+pub(super) fn is_error(next_header: u8, bytes: &[u8]) -> bool {
+    match ip6::walk(next_header, bytes) {
         Ok(upper)
             if upper.protocol == ip6::ICMPV6 && upper.fragment.is_none_or(|(offset, _)| offset == 0) =>
         {

@@ -49,25 +49,16 @@ impl<P: Packet> Node<P> for Ip4Fragment<P> {
 
     fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip4FragmentExit>) {
         let packets = std::mem::take(batch);
-        for mut packet in packets {
+        for packet in packets {
             let index = packet.meta().adjacency;
             let adjacency = self.next_hops.adjacency(index);
             if fits(&packet, &adjacency) {
                 cx.tx.send(packet.meta().tx_port, packet, cx.counters);
                 continue;
             }
-            let done = self.cut(cx, &mut packet, &adjacency);
-            match done {
-                Ok(()) => {
-                    self.next_hops.mark_used(index);
-                    cx.tx.send(adjacency.port, packet, cx.counters);
-                    for mut fragment in self.rest.drain(..) {
-                        cx.generated(&mut fragment);
-                        cx.tx.send(adjacency.port, fragment, cx.counters);
-                    }
-                }
-                Err(exit) => {
-                    self.rest.clear();
+            match self.send(cx, packet, &adjacency) {
+                Ok(()) => self.next_hops.mark_used(index),
+                Err((packet, exit)) => {
                     out.set(batch.len(), exit);
                     batch.push(packet);
                 }
@@ -77,6 +68,25 @@ impl<P: Packet> Node<P> for Ip4Fragment<P> {
 }
 
 impl<P: Packet> Ip4Fragment<P> {
+    /// Cuts a packet and sends all its fragments; gives it back where that cannot be.
+    pub(crate) fn send(
+        &mut self,
+        cx: &mut Cx<'_, P>,
+        mut packet: P,
+        adjacency: &Adjacency,
+    ) -> Result<(), (P, Ip4FragmentExit)> {
+        if let Err(exit) = self.cut(cx, &mut packet, adjacency) {
+            self.rest.clear();
+            return Err((packet, exit));
+        }
+        cx.tx.send(adjacency.port, packet, cx.counters);
+        for mut fragment in self.rest.drain(..) {
+            cx.generated(&mut fragment);
+            cx.tx.send(adjacency.port, fragment, cx.counters);
+        }
+        Ok(())
+    }
+
     /// Makes `packet` the first fragment and fills `rest` with the others, all ready to be sent.
     fn cut(
         &mut self,

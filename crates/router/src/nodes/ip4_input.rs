@@ -3,17 +3,23 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
+use linerate_pipeline::interface::{InterfaceTable, Interfaces, OwnFilter};
 use linerate_pipeline::meta::flags;
 use linerate_pipeline::{Batch, Cx, Exits, Meta, Node, Packet};
 use linerate_wire::checksum::{self, Sum};
 use linerate_wire::ip4::{self, Ip4Header};
-use linerate_wire::{Header, flow};
+use linerate_wire::{Header, flow, icmp};
+
+use super::lookup::icmp_error;
+use crate::acl::{AclLog, Acls, Direction, Filter, Refused};
 
 linerate_pipeline::exits! {
     /// Where packets go from `ip4_input`.
     pub enum Ip4InputExit {
         /// Sound, to a unicast address.
         Unicast,
+        /// The same, and the interface wants the source validated first.
+        CheckSource,
         /// Sound, to a multicast group.
         Multicast,
         /// Sound, to 255.255.255.255.
@@ -34,12 +40,22 @@ linerate_pipeline::exits! {
         SourceRoute,
         /// The source address can never be a sender.
         BadSource,
+        /// The source address is one of this router's own.
+        OwnSource,
+        /// A link-local address is about to leave its link (RFC 3927 2.7).
+        LinkLocalScope,
         /// The destination may not be forwarded.
         BadDestination,
         /// A unicast packet in a link-layer broadcast or multicast frame.
         L2Broadcast,
         /// The header lies across segments and cannot be made contiguous.
         NotContiguous,
+        /// Sound; the access list of its interface denies it.
+        AclDenied,
+        /// Sound; the access list of its interface rejects it, and `Meta::icmp` says what error is due.
+        AclRejected,
+        /// Sound, but it hides what the access list of its interface asks about.
+        AclUndetermined,
     }
 }
 
@@ -48,22 +64,40 @@ linerate_pipeline::exits! {
 ///
 /// Version and header length, lengths, checksum and both addresses of the common packet (no options, unicast) are
 /// checked without a branch between them; a packet that fails any takes the long way, which finds the reason.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Ip4Input;
+///
+/// Sound packets then meet the access list of the interface they came in by.
+pub struct Ip4Input {
+    interfaces: Interfaces,
+    filter: Filter<u32>,
+}
+
+impl Ip4Input {
+    /// A node that finds the router's own addresses in this table and asks these lists.
+    pub(crate) fn new(interfaces: Interfaces, acls: Acls, log: AclLog) -> Self {
+        Ip4Input { interfaces, filter: Filter::new(acls, log) }
+    }
+}
 
 impl<P: Packet> Node<P> for Ip4Input {
     type Exit = Ip4InputExit;
 
-    fn process(&mut self, _: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip4InputExit>) {
+    fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip4InputExit>) {
+        let table = self.interfaces.get();
+        let own = table.own_filter();
         out.set_all(Ip4InputExit::Unicast);
         for (i, packet) in batch.iter_mut().enumerate() {
             let len = packet.len();
             let (head, meta) = packet.split_mut();
-            if is_common(head, meta, len) {
+            if is_common(head, meta, len, own) {
                 meta.l4 = meta.l3 + Ip4Header::LEN as u16;
             } else {
-                out.set(i, inspect(packet));
+                let exit = inspect(packet, table);
+                let check = exit == Ip4InputExit::Unicast && packet.meta().flags & flags::CHECK_SOURCE != 0;
+                out.set(i, if check { Ip4InputExit::CheckSource } else { exit });
             }
+        }
+        if self.filter.is_on(Direction::In) {
+            self.filter(cx.now, batch, out);
         }
     }
 
@@ -72,8 +106,24 @@ impl<P: Packet> Node<P> for Ip4Input {
     }
 }
 
+impl Ip4Input {
+    /// Asks the incoming lists about all packets that would go on.
+    fn filter<P: Packet>(&mut self, now: u64, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip4InputExit>) {
+        use Ip4InputExit::{
+            AclDenied, AclRejected, AclUndetermined, Broadcast, CheckSource, Multicast, Unicast,
+        };
+        let goes_on = |i: &usize| matches!(out.get(*i), Some(Unicast | CheckSource | Multicast | Broadcast));
+        let wanted = (0..batch.len()).filter(goes_on).fold(0, |bits, i| bits | 1 << i);
+        let prohibited = icmp_error(icmp::UNREACHABLE, icmp::unreachable::PROHIBITED);
+        let refused = self.filter.ask(now, Direction::In, batch, wanted, |p| p.meta().rx_if, prohibited);
+        Refused::each(refused.denied, |i| out.set(i, AclDenied));
+        Refused::each(refused.rejected, |i| out.set(i, AclRejected));
+        Refused::each(refused.undetermined, |i| out.set(i, AclUndetermined));
+    }
+}
+
 /// Addresses, protocol, TTL and length of a packet, for traces.
-pub(super) fn write_ip4<P: Packet>(packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
+pub(crate) fn write_ip4<P: Packet>(packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
     let Some(h) = Ip4Header::view_at(packet.head(), usize::from(packet.meta().l3)) else {
         return f.write_str("no IPv4 header");
     };
@@ -82,20 +132,21 @@ pub(super) fn write_ip4<P: Packet>(packet: &P, f: &mut dyn fmt::Write) -> fmt::R
 }
 
 #[inline(always)]
-fn is_common(head: &[u8], meta: &Meta, len: usize) -> bool {
+fn is_common(head: &[u8], meta: &Meta, len: usize, own: OwnFilter<'_>) -> bool {
     let Some(h) = Ip4Header::view_at(head, usize::from(meta.l3)) else { return false };
     (h.version_ihl == 0x45)
         & (usize::from(h.total_len.get()) + usize::from(meta.l3) == len)
         & checksum::ip4_header_valid(zerocopy::transmute_ref!(h))
-        & !ip4::is_martian_source(h.src.get())
+        & !ip4::is_suspect(h.src.get())
         // What may not be a source may not be a unicast destination either: 0/8, 127/8, 224/4, 240/4.
-        & !ip4::is_martian_source(h.dst.get())
-        & (meta.flags & flags::L2_MULTICAST == 0)
+        & !ip4::is_suspect(h.dst.get())
+        & !own.owns4(h.src.get())
+        & (meta.flags & (flags::L2_MULTICAST | flags::CHECK_SOURCE) == 0)
 }
 
 /// The long way: any packet.
 #[inline(never)]
-fn inspect<P: Packet>(packet: &mut P) -> Ip4InputExit {
+fn inspect<P: Packet>(packet: &mut P, table: &InterfaceTable) -> Ip4InputExit {
     let l3 = usize::from(packet.meta().l3);
     let len = packet.len();
     let available = len.saturating_sub(l3);
@@ -138,7 +189,7 @@ fn inspect<P: Packet>(packet: &mut P) -> Ip4InputExit {
     }
     let (src, dst) = (h.src.get(), h.dst.get());
     meta.l4 = (l3 + header_len) as u16;
-    let is_group = meta.flags & flags::L2_MULTICAST != 0;
+    let (is_group, vrf) = (meta.flags & flags::L2_MULTICAST != 0, meta.vrf);
     if total < available {
         packet.truncate(l3 + total);
     }
@@ -166,6 +217,17 @@ fn inspect<P: Packet>(packet: &mut P) -> Ip4InputExit {
     }
     if is_group {
         return Ip4InputExit::L2Broadcast;
+    }
+    if table.owns_ip4(vrf, src.into()) {
+        return Ip4InputExit::OwnSource;
+    }
+    if table.is_broadcast_ip4(vrf, src.into()) {
+        return Ip4InputExit::BadSource;
+    }
+    // To this router itself it stays on the link.
+    let leaves = ip4::is_link_local(src) || ip4::is_link_local(dst);
+    if leaves && !table.owns_ip4(vrf, dst.into()) {
+        return Ip4InputExit::LinkLocalScope;
     }
     Ip4InputExit::Unicast
 }

@@ -7,6 +7,7 @@ use linerate_pipeline::{BURST, Batch, Cx, Exits, Node, Packet};
 use linerate_wire::ip4::Ip4Header;
 use linerate_wire::{Header, checksum, eth, icmp};
 
+use super::redirect::Redirect;
 use super::{ip4_input, l2, lookup::icmp_error};
 use crate::plane::{Adjacency, NextHops};
 
@@ -34,12 +35,13 @@ linerate_pipeline::exits! {
 #[derive(Clone, Debug)]
 pub struct Ip4Rewrite {
     next_hops: NextHops,
+    redirect: Redirect,
 }
 
 impl Ip4Rewrite {
-    /// A node that reads these adjacencies.
-    pub fn new(next_hops: NextHops) -> Self {
-        Ip4Rewrite { next_hops }
+    /// A node that reads these adjacencies and sends redirects where they are due.
+    pub fn new(next_hops: NextHops, redirect: Redirect) -> Self {
+        Ip4Rewrite { next_hops, redirect }
     }
 }
 
@@ -51,7 +53,7 @@ const ETH: usize = size_of::<eth::EthHeader>();
 impl<P: Packet> Node<P> for Ip4Rewrite {
     type Exit = Ip4RewriteExit;
 
-    fn process(&mut self, _: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip4RewriteExit>) {
+    fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip4RewriteExit>) {
         out.set_all(Ip4RewriteExit::Output);
         // The first packet to be fragmented, and a bit per packet that does not leave as it is.
         let (mut fragmented, mut others) = (None, 0u64);
@@ -65,7 +67,7 @@ impl<P: Packet> Node<P> for Ip4Rewrite {
                 && (usize::from(meta.l3) == ETH)
                     & (h.ttl > 1)
                     & (h.total_len.get() <= plain.mtu())
-                    & (meta.flags & flags::GENERATED == 0)
+                    & (meta.flags & (flags::GENERATED | flags::REDIRECTS) == 0)
             {
                 h.ttl -= 1;
                 h.checksum.set(checksum::decrement_ttl(h.checksum.get()));
@@ -73,7 +75,7 @@ impl<P: Packet> Node<P> for Ip4Rewrite {
                 *ethertype = eth::ETHERTYPE_IP4.to_be_bytes();
                 (meta.tx_if, meta.tx_port) = (plain.interface(), plain.port());
             } else {
-                let exit = self.any(packet);
+                let exit = self.any(cx, packet);
                 if exit == Ip4RewriteExit::Fragment {
                     fragmented.get_or_insert(i);
                 }
@@ -98,11 +100,16 @@ impl<P: Packet> Node<P> for Ip4Rewrite {
 impl Ip4Rewrite {
     /// The long way. Loads the adjacency itself, so that the common way need not keep it in memory.
     #[inline(never)]
-    fn any<P: Packet>(&self, packet: &mut P) -> Ip4RewriteExit {
+    fn any<P: Packet>(&mut self, cx: &mut Cx<'_, P>, packet: &mut P) -> Ip4RewriteExit {
         let index = packet.meta().adjacency;
-        let exit = rewrite(packet, &self.next_hops.adjacency(index));
+        let adjacency = self.next_hops.adjacency(index);
+        let notice = self.redirect.notice(packet, &adjacency);
+        let exit = rewrite(packet, &adjacency);
         if exit == Ip4RewriteExit::Output {
             self.next_hops.mark_used(index);
+            if let Some(notice) = notice {
+                self.redirect.send(cx, adjacency.interface, &notice);
+            }
         }
         exit
     }

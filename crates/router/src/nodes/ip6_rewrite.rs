@@ -7,6 +7,7 @@ use linerate_pipeline::{Batch, Cx, Exits, Node, Packet};
 use linerate_wire::ip6::{self, Ip6Header};
 use linerate_wire::{Header, eth, icmpv6};
 
+use super::redirect::Redirect;
 use super::{ip6_input, l2, lookup::icmp_error};
 use crate::plane::{Adjacency, NextHops};
 
@@ -33,12 +34,13 @@ linerate_pipeline::exits! {
 #[derive(Clone, Debug)]
 pub struct Ip6Rewrite {
     next_hops: NextHops,
+    redirect: Redirect,
 }
 
 impl Ip6Rewrite {
-    /// A node that reads these adjacencies.
-    pub fn new(next_hops: NextHops) -> Self {
-        Ip6Rewrite { next_hops }
+    /// A node that reads these adjacencies and sends redirects where they are due.
+    pub fn new(next_hops: NextHops, redirect: Redirect) -> Self {
+        Ip6Rewrite { next_hops, redirect }
     }
 }
 
@@ -50,7 +52,7 @@ const PLAIN: usize = ETH + Ip6Header::LEN;
 impl<P: Packet> Node<P> for Ip6Rewrite {
     type Exit = Ip6RewriteExit;
 
-    fn process(&mut self, _: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip6RewriteExit>) {
+    fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, Ip6RewriteExit>) {
         out.set_all(Ip6RewriteExit::Output);
         for (i, packet) in batch.iter_mut().enumerate() {
             let (head, meta) = packet.split_mut();
@@ -62,14 +64,14 @@ impl<P: Packet> Node<P> for Ip6Rewrite {
                 && (usize::from(meta.l3) == ETH)
                     & (h.hop_limit > 1)
                     & (usize::from(h.payload_len.get()) + Ip6Header::LEN <= usize::from(plain.mtu()))
-                    & (meta.flags & flags::GENERATED == 0)
+                    & (meta.flags & (flags::GENERATED | flags::REDIRECTS) == 0)
             {
                 h.hop_limit -= 1;
                 plain.write(l2);
                 *ethertype = eth::ETHERTYPE_IP6.to_be_bytes();
                 (meta.tx_if, meta.tx_port) = (plain.interface(), plain.port());
             } else {
-                out.set(i, self.any(packet));
+                out.set(i, self.any(cx, packet));
             }
         }
     }
@@ -83,11 +85,16 @@ impl<P: Packet> Node<P> for Ip6Rewrite {
 impl Ip6Rewrite {
     /// The long way. Loads the adjacency itself, so that the common way need not keep it in memory.
     #[inline(never)]
-    fn any<P: Packet>(&self, packet: &mut P) -> Ip6RewriteExit {
+    fn any<P: Packet>(&mut self, cx: &mut Cx<'_, P>, packet: &mut P) -> Ip6RewriteExit {
         let index = packet.meta().adjacency;
-        let exit = rewrite(packet, &self.next_hops.adjacency(index));
+        let adjacency = self.next_hops.adjacency(index);
+        let notice = self.redirect.notice(packet, &adjacency);
+        let exit = rewrite(packet, &adjacency);
         if exit == Ip6RewriteExit::Output {
             self.next_hops.mark_used(index);
+            if let Some(notice) = notice {
+                self.redirect.send(cx, adjacency.interface, &notice);
+            }
         }
         exit
     }

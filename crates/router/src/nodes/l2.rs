@@ -15,7 +15,7 @@ const TCI: usize = EthHeader::LEN;
 /// lengths match, else by taking room from, or giving it back to, the headroom. The priority bits of a tagged frame
 /// go over into the outer tag. Sets `l3`, `l4`, `tx_if`, `tx_port`. `false` (and no change) where the headroom is too
 /// small.
-pub(super) fn write<P: Packet>(packet: &mut P, adjacency: &Adjacency, ethertype: u16) -> bool {
+pub(crate) fn write<P: Packet>(packet: &mut P, adjacency: &Adjacency, ethertype: u16) -> bool {
     let (old, new) = (usize::from(packet.meta().l3), usize::from(adjacency.header_len));
     let fits = if new > old { packet.prepend(new - old).is_some() } else { packet.trim_front(old - new) };
     if !fits {

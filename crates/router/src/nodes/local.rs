@@ -4,7 +4,7 @@ use std::fmt;
 
 use linerate_pipeline::interface::{InterfaceTable, Interfaces};
 use linerate_pipeline::meta::flags;
-use linerate_pipeline::{Batch, Cx, Exits, Node, Packet};
+use linerate_pipeline::{Batch, Cx, Exits, IfIndex, Interface, Node, Packet};
 use linerate_wire::checksum::{Sum, update16};
 use linerate_wire::icmp::{self, IcmpHeader};
 use linerate_wire::ip4::{self, Ip4Header};
@@ -12,8 +12,10 @@ use linerate_wire::ip6::{self, Ip6Header};
 use linerate_wire::{Header, eth, icmpv6};
 
 use super::icmp6_error::WALK;
+use super::ip4_rewrite::{self, Ip4RewriteExit};
 use super::lookup::icmp_error;
 use super::{ip4_input, ip6_input, l2, payload};
+use crate::plane::Adjacency;
 
 linerate_pipeline::exits! {
     /// Where packets go from `local`.
@@ -30,6 +32,12 @@ linerate_pipeline::exits! {
         Unreachable4,
         /// Nothing here listens (IPv6): `Meta::icmp` says what error is due.
         Unreachable6,
+        /// To the broadcast address of another interface's network, and as a broadcast there: ready to leave.
+        Broadcast,
+        /// To such an address, and not to be sent there.
+        NoBroadcast,
+        /// To such an address, and longer than the MTU there.
+        BroadcastTooLong,
         /// For the host system: TCP, fragments, packets with options or extension headers, broadcasts.
         Punt,
         /// An ICMP message that asks for no answer.
@@ -96,7 +104,14 @@ fn local4<P: Packet>(packet: &mut P, table: &InterfaceTable) -> LocalExit {
     let l3 = usize::from(packet.meta().l3);
     let Some(&h) = Ip4Header::view_at(packet.head(), l3) else { return LocalExit::Punt };
     // What is not one of our addresses is the broadcast address of one of our networks.
-    let to_us = table.owns_ip4(h.dst.get().into());
+    let to_us = table.owns_ip4(packet.meta().found_in, h.dst.get().into());
+    if !to_us
+        && let Some((index, interface)) =
+            table.broadcast_interface(packet.meta().found_in, h.dst.get().into())
+        && index != packet.meta().rx_if
+    {
+        return directed_broadcast(packet, index, interface);
+    }
     if !to_us || h.is_fragment() || h.header_len() != Ip4Header::LEN {
         return LocalExit::Punt;
     }
@@ -128,6 +143,21 @@ fn local4<P: Packet>(packet: &mut P, table: &InterfaceTable) -> LocalExit {
     }
     meta.flags = meta.flags & !flags::HASH | flags::GENERATED;
     LocalExit::Reply4
+}
+
+/// Sends what came in elsewhere for all stations of a network on there, where the operator wants that (RFC 1812 5.3.5.2,
+/// RFC 2644).
+fn directed_broadcast<P: Packet>(packet: &mut P, index: IfIndex, interface: &Interface) -> LocalExit {
+    let policy = interface.policy;
+    if !policy.directed_broadcast || !interface.up || packet.meta().flags & flags::GENERATED != 0 {
+        return LocalExit::NoBroadcast;
+    }
+    let all = Adjacency::new(index, interface, Some(eth::BROADCAST));
+    match ip4_rewrite::rewrite(packet, &all) {
+        Ip4RewriteExit::Output => LocalExit::Broadcast,
+        Ip4RewriteExit::Fragment | Ip4RewriteExit::FragmentationNeeded => LocalExit::BroadcastTooLong,
+        _ => LocalExit::NoBroadcast,
+    }
 }
 
 fn unreachable4<P: Packet>(packet: &mut P, code: u8) -> LocalExit {

@@ -2,8 +2,11 @@
 
 use std::fmt;
 
-use linerate_pipeline::{BURST, Batch, Cx, Exits, Meta, Node, Packet};
+use arrayvec::ArrayVec;
+use linerate_pipeline::meta::flags;
+use linerate_pipeline::{BURST, Batch, Cx, Exits, Meta, Node, Packet, VRF_DEFAULT, VrfId};
 use linerate_tables::fib::{Lookup, NO_ROUTE, NextHopId};
+use linerate_tables::prefix::Address;
 use linerate_wire::Header;
 use linerate_wire::icmp;
 use linerate_wire::icmpv6;
@@ -11,7 +14,8 @@ use linerate_wire::ip4::Ip4Header;
 use linerate_wire::ip6::Ip6Header;
 
 use super::{ip4_input, ip6_input};
-use crate::plane::{NextHop, NextHops, Plane};
+use crate::acl::{AclLog, Direction, Filter, ListOf, PacketKey, Refused, Source};
+use crate::plane::{FibSet, NextHop, NextHops, Plane, VrfFibs};
 
 linerate_pipeline::exits! {
     /// Where packets go from `ip4_lookup` and `ip6_lookup`.
@@ -31,6 +35,12 @@ linerate_pipeline::exits! {
         Prohibit,
         /// The route discards it.
         Blackhole,
+        /// The access list of the interface it would leave by denies it.
+        AclDenied,
+        /// The access list of the interface it would leave by rejects it; [`Meta::icmp`] says what error is due.
+        AclRejected,
+        /// It hides what the access list of the interface it would leave by asks about.
+        AclUndetermined,
     }
 }
 
@@ -38,29 +48,32 @@ linerate_pipeline::exits! {
 pub const NO_ADJACENCY: u32 = u32::MAX;
 
 /// What [`Meta::icmp`] holds: type and code.
-pub(super) const fn icmp_error(kind: u8, code: u8) -> u16 {
+pub(crate) const fn icmp_error(kind: u8, code: u8) -> u16 {
     (kind as u16) << 8 | code as u16
 }
 
 /// Looks up IPv4 destinations; ECMP groups are resolved with the flow hash.
-#[derive(Clone, Debug)]
 pub struct Ip4Lookup<R4> {
     fib: R4,
+    vrfs: VrfFibs<R4>,
     next_hops: NextHops,
     seed: u64,
+    filter: Filter<u32>,
 }
 
 impl<R4: Clone> Ip4Lookup<R4> {
     /// A node that reads these tables. `seed` of the flow hash: the same on all workers, different between routers.
-    pub fn new<R6>(plane: &Plane<R4, R6>, seed: u64) -> Self {
-        Ip4Lookup { fib: plane.fib4.clone(), next_hops: plane.next_hops.clone(), seed }
+    pub(crate) fn new<R6>(plane: &Plane<R4, R6>, seed: u64, log: AclLog) -> Self {
+        let filter = Filter::new(plane.acls.clone(), log);
+        let (fib, vrfs) = (plane.fib4.clone(), plane.vrfs4.clone());
+        Ip4Lookup { fib, vrfs, next_hops: plane.next_hops.clone(), seed, filter }
     }
 }
 
 impl<P: Packet, R4: Lookup<u32> + 'static> Node<P> for Ip4Lookup<R4> {
     type Exit = LookupExit;
 
-    fn process(&mut self, _: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, LookupExit>) {
+    fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, LookupExit>) {
         let mut addresses = [0; BURST];
         for (packet, address) in batch.iter().zip(&mut addresses) {
             let l3 = usize::from(packet.meta().l3);
@@ -68,9 +81,10 @@ impl<P: Packet, R4: Lookup<u32> + 'static> Node<P> for Ip4Lookup<R4> {
         }
         let n = batch.len().min(BURST);
         let mut ids = [NO_ROUTE; BURST];
-        self.fib.lookup_batch(&addresses[..n], &mut ids[..n]);
+        look_up(&self.fib, &mut self.vrfs, batch, &addresses[..n], &mut ids[..n]);
         let hash = |p: &P| ip4_input::flow_hash(p, self.seed);
-        apply(&self.next_hops, &ids[..n], hash, batch, out, |reason| {
+        let tables = Tables { vrfs: self.vrfs.get(), next_hops: &self.next_hops };
+        apply(tables, &ids[..n], &addresses, hash, batch, out, |reason| {
             use icmp::unreachable::{HOST, NET, PROHIBITED};
             let code = match reason {
                 LookupExit::NoRoute => NET,
@@ -79,6 +93,18 @@ impl<P: Packet, R4: Lookup<u32> + 'static> Node<P> for Ip4Lookup<R4> {
             };
             icmp_error(icmp::UNREACHABLE, code)
         });
+        if self.filter.is_on(Direction::Out) {
+            let prohibited = icmp_error(icmp::UNREACHABLE, icmp::unreachable::PROHIBITED);
+            filter(&mut self.filter, &self.next_hops, cx.now, batch, out, prohibited);
+        }
+    }
+
+    fn tick(&mut self, _: &mut Cx<'_, P>, _: &mut Exits<'_, P, LookupExit>) {
+        self.vrfs.get();
+    }
+
+    fn wants_tick(&self) -> bool {
+        true
     }
 
     fn trace(&self, packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
@@ -87,24 +113,27 @@ impl<P: Packet, R4: Lookup<u32> + 'static> Node<P> for Ip4Lookup<R4> {
 }
 
 /// Looks up IPv6 destinations; ECMP groups are resolved with the flow hash.
-#[derive(Clone, Debug)]
 pub struct Ip6Lookup<R6> {
     fib: R6,
+    vrfs: VrfFibs<R6>,
     next_hops: NextHops,
     seed: u64,
+    filter: Filter<u128>,
 }
 
 impl<R6: Clone> Ip6Lookup<R6> {
     /// A node that reads these tables. `seed` of the flow hash: the same on all workers, different between routers.
-    pub fn new<R4>(plane: &Plane<R4, R6>, seed: u64) -> Self {
-        Ip6Lookup { fib: plane.fib6.clone(), next_hops: plane.next_hops.clone(), seed }
+    pub(crate) fn new<R4>(plane: &Plane<R4, R6>, seed: u64, log: AclLog) -> Self {
+        let filter = Filter::new(plane.acls.clone(), log);
+        let (fib, vrfs) = (plane.fib6.clone(), plane.vrfs6.clone());
+        Ip6Lookup { fib, vrfs, next_hops: plane.next_hops.clone(), seed, filter }
     }
 }
 
 impl<P: Packet, R6: Lookup<u128> + 'static> Node<P> for Ip6Lookup<R6> {
     type Exit = LookupExit;
 
-    fn process(&mut self, _: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, LookupExit>) {
+    fn process(&mut self, cx: &mut Cx<'_, P>, batch: &mut Batch<P>, out: &mut Exits<'_, P, LookupExit>) {
         let mut addresses = [0; BURST];
         for (packet, address) in batch.iter().zip(&mut addresses) {
             let l3 = usize::from(packet.meta().l3);
@@ -112,9 +141,10 @@ impl<P: Packet, R6: Lookup<u128> + 'static> Node<P> for Ip6Lookup<R6> {
         }
         let n = batch.len().min(BURST);
         let mut ids = [NO_ROUTE; BURST];
-        self.fib.lookup_batch(&addresses[..n], &mut ids[..n]);
+        look_up(&self.fib, &mut self.vrfs, batch, &addresses[..n], &mut ids[..n]);
         let hash = |p: &P| ip6_input::flow_hash(p, self.seed);
-        apply(&self.next_hops, &ids[..n], hash, batch, out, |reason| {
+        let tables = Tables { vrfs: self.vrfs.get(), next_hops: &self.next_hops };
+        apply(tables, &ids[..n], &addresses, hash, batch, out, |reason| {
             use icmpv6::unreachable::{ADDRESS, NO_ROUTE, PROHIBITED};
             let code = match reason {
                 LookupExit::NoRoute => NO_ROUTE,
@@ -123,6 +153,18 @@ impl<P: Packet, R6: Lookup<u128> + 'static> Node<P> for Ip6Lookup<R6> {
             };
             icmp_error(icmpv6::UNREACHABLE, code)
         });
+        if self.filter.is_on(Direction::Out) {
+            let prohibited = icmp_error(icmpv6::UNREACHABLE, icmpv6::unreachable::PROHIBITED);
+            filter(&mut self.filter, &self.next_hops, cx.now, batch, out, prohibited);
+        }
+    }
+
+    fn tick(&mut self, _: &mut Cx<'_, P>, _: &mut Exits<'_, P, LookupExit>) {
+        self.vrfs.get();
+    }
+
+    fn wants_tick(&self) -> bool {
+        true
     }
 
     fn trace(&self, packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
@@ -130,26 +172,115 @@ impl<P: Packet, R6: Lookup<u128> + 'static> Node<P> for Ip6Lookup<R6> {
     }
 }
 
+/// Most tables that a packet is sent on to, one from the other; where routes lead in circles it ends as unreachable.
+pub(super) const MAX_TABLES: usize = 4;
+
+/// Looks up a batch's destinations, each in the table of its packet's VRF.
+#[inline(always)]
+pub(super) fn look_up<P: Packet, A: Address, R: Lookup<A>>(
+    default: &R,
+    vrfs: &mut VrfFibs<R>,
+    batch: &Batch<P>,
+    addresses: &[A],
+    ids: &mut [NextHopId],
+) {
+    let others = batch.iter().fold(VRF_DEFAULT, |all, packet| all | packet.meta().vrf);
+    if others == VRF_DEFAULT {
+        default.lookup_batch(addresses, ids);
+    } else {
+        by_vrf(vrfs.get(), batch, addresses, ids);
+    }
+}
+
+/// Where some are not in the default VRF: those of each VRF together.
+#[inline(never)]
+fn by_vrf<P: Packet, A: Address, R: Lookup<A>>(
+    vrfs: &FibSet<R>,
+    batch: &Batch<P>,
+    addresses: &[A],
+    ids: &mut [NextHopId],
+) {
+    let mut missing: ArrayVec<usize, BURST> = (0..addresses.len().min(BURST)).collect();
+    while let Some(vrf) = missing.first().and_then(|i| batch.get(*i)).map(|p| p.meta().vrf) {
+        let (mut at, mut to) = (ArrayVec::<usize, BURST>::new(), ArrayVec::<A, BURST>::new());
+        missing.retain(|i| {
+            let same = batch.get(*i).is_none_or(|p| p.meta().vrf == vrf);
+            if same && let Some(address) = addresses.get(*i) {
+                at.push(*i);
+                to.push(*address);
+            }
+            !same
+        });
+        let mut found = [NO_ROUTE; BURST];
+        if let (Some(fib), Some(found)) = (vrfs.get(vrf), found.get_mut(..to.len())) {
+            fib.lookup_batch(&to, found);
+        }
+        for (i, id) in at.into_iter().zip(found) {
+            if let Some(to) = ids.get_mut(i) {
+                *to = id;
+            }
+        }
+    }
+}
+
+/// Where routes that lead from one table to another are followed.
+pub(super) struct Tables<'a, R> {
+    pub(super) vrfs: &'a FibSet<R>,
+    pub(super) next_hops: &'a NextHops,
+}
+
+impl<R> Clone for Tables<'_, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Tables<'_, R> {}
+
+impl<R> Tables<'_, R> {
+    /// What the table of a VRF says, and those that it leads to; also in which of them that was found.
+    #[inline(never)]
+    pub(super) fn follow<A: Address>(&self, vrf: VrfId, address: A, hash: u32) -> (NextHop, VrfId)
+    where
+        R: Lookup<A>,
+    {
+        let mut vrf = vrf;
+        for _ in 0..MAX_TABLES {
+            let id = self.vrfs.get(vrf).map_or(NO_ROUTE, |fib| fib.lookup(address));
+            match self.next_hops.resolve_one(id, hash) {
+                NextHop::Table(next) => vrf = next,
+                found => return (found, vrf),
+            }
+        }
+        (NextHop::Unreachable, vrf)
+    }
+}
+
 /// Turns what the FIB said into exits and metadata.
 #[inline(always)]
-fn apply<P: Packet>(
-    next_hops: &NextHops,
+fn apply<P: Packet, A: Address, R: Lookup<A>>(
+    tables: Tables<'_, R>,
     ids: &[NextHopId],
+    addresses: &[A],
     hash: impl Fn(&P) -> u32,
     batch: &mut Batch<P>,
     out: &mut Exits<'_, P, LookupExit>,
     error: impl Fn(LookupExit) -> u16,
 ) {
     out.set_all(LookupExit::Forward);
-    for (i, (packet, id)) in batch.iter_mut().zip(ids).enumerate() {
-        if let Some(adjacency) = next_hops.forward(*id) {
+    for (i, ((packet, id), address)) in batch.iter_mut().zip(ids).zip(addresses).enumerate() {
+        if let Some(adjacency) = tables.next_hops.forward(*id) {
             packet.meta_mut().adjacency = adjacency;
             continue;
         }
-        let next = next_hops.resolve_with(*id, || hash(packet));
+        let mut next = tables.next_hops.resolve_with(*id, || hash(packet));
         if let NextHop::Forward(adjacency) = next {
             packet.meta_mut().adjacency = adjacency;
             continue;
+        }
+        packet.meta_mut().found_in = packet.meta().vrf;
+        if let NextHop::Table(vrf) = next {
+            (next, packet.meta_mut().found_in) = tables.follow(vrf, *address, hash(packet));
         }
         let exit = place(packet.meta_mut(), next);
         if matches!(exit, LookupExit::NoRoute | LookupExit::Unreachable | LookupExit::Prohibit) {
@@ -157,6 +288,26 @@ fn apply<P: Packet>(
         }
         out.set(i, exit);
     }
+}
+
+/// Asks the outgoing lists about packets that would be forwarded; not about what this router itself says.
+fn filter<A: ListOf + PacketKey + Into<Source>, P: Packet>(
+    filter: &mut Filter<A>,
+    next_hops: &NextHops,
+    now: u64,
+    batch: &mut Batch<P>,
+    out: &mut Exits<'_, P, LookupExit>,
+    prohibited: u16,
+) {
+    let asked = |(i, packet): &(usize, &P)| {
+        packet.meta().flags & flags::GENERATED == 0 && out.get(*i) == Some(LookupExit::Forward)
+    };
+    let wanted = batch.iter().enumerate().filter(asked).fold(0, |bits, (i, _)| bits | 1 << i);
+    let interface = |packet: &P| next_hops.adjacency(packet.meta().adjacency).interface;
+    let refused = filter.ask(now, Direction::Out, batch, wanted, interface, prohibited);
+    Refused::each(refused.denied, |i| out.set(i, LookupExit::AclDenied));
+    Refused::each(refused.rejected, |i| out.set(i, LookupExit::AclRejected));
+    Refused::each(refused.undetermined, |i| out.set(i, LookupExit::AclUndetermined));
 }
 
 fn place(meta: &mut Meta, next: NextHop) -> LookupExit {
@@ -175,7 +326,7 @@ fn place(meta: &mut Meta, next: NextHop) -> LookupExit {
         }
         NextHop::Local => LookupExit::Local,
         NextHop::None => LookupExit::NoRoute,
-        NextHop::Unreachable => LookupExit::Unreachable,
+        NextHop::Unreachable | NextHop::Table(_) => LookupExit::Unreachable,
         NextHop::Prohibit => LookupExit::Prohibit,
         NextHop::Blackhole => LookupExit::Blackhole,
     }

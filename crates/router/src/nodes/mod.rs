@@ -9,15 +9,17 @@ pub mod ip4_input;
 pub mod ip4_rewrite;
 pub mod ip6_input;
 pub mod ip6_rewrite;
-mod l2;
+pub(crate) mod l2;
 mod limit;
 pub mod local;
 pub mod lookup;
 pub mod nd;
 mod payload;
 pub mod punt;
+pub mod redirect;
 pub mod resolve;
 pub mod solicit;
+pub mod source;
 
 pub use limit::ErrorLimit;
 

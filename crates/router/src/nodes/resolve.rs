@@ -1,18 +1,19 @@
 //! Packets that wait for a neighbour's MAC address: held, asked for, released in order or given up.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use arrayvec::ArrayVec;
+use linerate_pipeline::interface::MAX_INTERFACES;
 use linerate_pipeline::{Batch, Cx, DropReason, Exits, IfIndex, Node, Packet};
 use linerate_tables::fib::Lookup;
 use linerate_wire::ip4::Ip4Header;
 use linerate_wire::ip6::Ip6Header;
 use linerate_wire::{Header, eth, icmp, icmpv6};
 
-use super::lookup::{NO_ADJACENCY, icmp_error};
+use super::lookup::{NO_ADJACENCY, Tables, icmp_error};
 use super::{EventSink, ip4_input, ip6_input, solicit};
 use crate::event::{Probe, RouterEvent};
 use crate::plane::{NextHop, Plane};
@@ -76,6 +77,8 @@ pub struct Resolve<P, R4, R6> {
     events: EventSink,
     limits: HoldLimits,
     waiting: Waiting<P>,
+    /// Destinations on links among them, which make room for others.
+    gleans: Gleans,
     held: usize,
     /// Whether packets whose fate is decided are still here.
     leaving: bool,
@@ -96,6 +99,89 @@ struct Queue<P> {
     tries: u32,
     /// Where the packets go, once that is decided.
     fate: Option<Fate>,
+    /// Tells one stay of a destination on a link from another; 0: a gateway's.
+    stamp: u64,
+}
+
+/// Destinations on links that wait, in the order in which they came. A scan of a network may not keep others from being
+/// asked for: where all places are taken, one of the interface that has most gives way to the next.
+struct Gleans {
+    order: VecDeque<(Key, u64)>,
+    /// How many wait by interface.
+    counts: Vec<u16>,
+    /// When the questions that may go out by each interface will be all there again, as in [`super::ErrorLimit`].
+    questions: Vec<u64>,
+    stamp: u64,
+    most: usize,
+}
+
+/// Nanoseconds per question that goes out by an interface from here, and how many may go at once: what is asked for by
+/// packets is bounded, however many addresses somebody tries.
+const QUESTION: u64 = 1_000_000;
+const QUESTIONS: u64 = 256;
+
+impl Gleans {
+    fn new(places: usize) -> Self {
+        Gleans {
+            order: VecDeque::with_capacity(2 * places + 2),
+            counts: vec![0; MAX_INTERFACES],
+            questions: vec![0; MAX_INTERFACES],
+            stamp: 0,
+            most: places,
+        }
+    }
+
+    fn count(&self, interface: IfIndex) -> usize {
+        self.counts.get(usize::from(interface)).copied().map_or(0, usize::from)
+    }
+
+    /// One more, which gets this stamp.
+    fn add<P>(&mut self, key: Key, waiting: &Waiting<P>) -> u64 {
+        if self.order.len() > 2 * self.most {
+            self.order.retain(|(key, stamp)| waiting.get(key).is_some_and(|q| q.stamp == *stamp));
+        }
+        self.stamp += 1;
+        self.order.push_back((key, self.stamp));
+        if let Some(count) = self.counts.get_mut(usize::from(key.0)) {
+            *count += 1;
+        }
+        self.stamp
+    }
+
+    fn removed(&mut self, interface: IfIndex) {
+        if let Some(count) = self.counts.get_mut(usize::from(interface)) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Whose place a new one takes: the oldest one that a single packet waits for, as a scan leaves them, else the oldest.
+    fn victim<P>(&mut self, new: Option<IfIndex>, waiting: &Waiting<P>) -> Option<Key> {
+        let packets = |(key, stamp): &(Key, u64)| {
+            let queue = waiting.get(key).filter(|q| q.stamp == *stamp && q.fate.is_none());
+            queue.map_or(0, |q| q.packets.len())
+        };
+        while self.order.front().is_some_and(|first| packets(first) == 0) {
+            self.order.pop_front();
+        }
+        let gives_way = |entry: &&(Key, u64)| {
+            let its = entry.0.0;
+            new.is_none_or(|i| i == its || self.count(its) > self.count(i))
+        };
+        let all = || self.order.iter().filter(gives_way);
+        let found = all().find(|e| packets(e) == 1).or_else(|| all().find(|e| packets(e) > 0));
+        found.map(|entry| entry.0)
+    }
+
+    /// Takes one question of those that may go out by an interface.
+    fn may_ask(&mut self, now: u64, interface: IfIndex) -> bool {
+        let Some(full_at) = self.questions.get_mut(usize::from(interface)) else { return false };
+        let then = (*full_at).max(now);
+        let allowed = then - now <= QUESTION * (QUESTIONS - 1);
+        if allowed {
+            *full_at = then + QUESTION;
+        }
+        allowed
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -110,7 +196,9 @@ impl<P: Packet, R4: Lookup<u32>, R6: Lookup<u128>> Resolve<P, R4, R6> {
         let generation = plane.next_hops.generation();
         // With room for twice as many the map clears away the marks of what was removed in place, instead of growing.
         let waiting = HashMap::with_capacity_and_hasher(2 * limits.neighbors, BuildHasherDefault::default());
-        Resolve { plane, seed, events, limits, waiting, held: 0, leaving: false, generation, looked_at: 0 }
+        let gleans = Gleans::new(limits.neighbors);
+        let (held, leaving, looked_at) = (0, false, 0);
+        Resolve { plane, seed, events, limits, waiting, gleans, held, leaving, generation, looked_at }
     }
 
     /// The neighbour that the lookup found missing.
@@ -126,7 +214,17 @@ impl<P: Packet, R4: Lookup<u32>, R6: Lookup<u128>> Resolve<P, R4, R6> {
     /// Takes the packet in, or says why not and gives it back.
     fn hold(&mut self, cx: &mut Cx<'_, P>, packet: P) -> Result<(), (P, ResolveExit)> {
         let Some(key) = self.key(&packet) else { return Err((packet, ResolveExit::AdjacencyGone)) };
+        let new = !self.waiting.contains_key(&key);
+        let glean = on_link(&packet).then_some(key.0);
         if self.held >= self.limits.packets {
+            // No room to wait, but whoever comes again shall find the neighbour known.
+            if new && glean.is_some() && self.ask(cx, key) {
+                let (interface, address) = key;
+                (self.events)(RouterEvent::Unresolved { interface, address, asked: true });
+            }
+            return Err((packet, ResolveExit::TableFull));
+        }
+        if new && self.waiting.len() >= self.limits.neighbors && !self.make_room(cx, glean) {
             return Err((packet, ResolveExit::TableFull));
         }
         if let Some(queue) = self.waiting.get_mut(&key) {
@@ -134,15 +232,14 @@ impl<P: Packet, R4: Lookup<u32>, R6: Lookup<u128>> Resolve<P, R4, R6> {
             queue.packets.try_push(packet).map_err(|full| (full.element(), ResolveExit::QueueFull))?;
             cx.counters.port(rx_port).held.add(1);
         } else {
-            if self.waiting.len() >= self.limits.neighbors {
-                return Err((packet, ResolveExit::TableFull));
-            }
             cx.hold(&packet);
+            let on_link = on_link(&packet);
+            let stamp = if on_link { self.gleans.add(key, &self.waiting) } else { 0 };
             // Control knows the neighbour that an adjacency waits for, and is asking for it.
-            let asked = on_link(&packet) && self.ask(cx, key);
+            let asked = on_link && self.ask(cx, key);
             let mut packets = ArrayVec::new();
             packets.push(packet);
-            self.waiting.insert(key, Queue { packets, told_at: cx.now, tries: 1, fate: None });
+            self.waiting.insert(key, Queue { packets, told_at: cx.now, tries: 1, fate: None, stamp });
             let (interface, address) = key;
             (self.events)(RouterEvent::Unresolved { interface, address, asked });
         }
@@ -150,21 +247,45 @@ impl<P: Packet, R4: Lookup<u32>, R6: Lookup<u128>> Resolve<P, R4, R6> {
         Ok(())
     }
 
+    /// Gives up a place for a new neighbour: a destination on a link that is nobody's gateway, on this interface (`glean`) or
+    /// one that has more of them; gateways (`None`) may take any such place. `false` where there is none.
+    fn make_room(&mut self, cx: &mut Cx<'_, P>, glean: Option<IfIndex>) -> bool {
+        let Some(victim) = self.gleans.victim(glean, &self.waiting) else { return false };
+        let Some(queue) = self.waiting.remove(&victim) else { return false };
+        self.gleans.removed(victim.0);
+        for packet in queue.packets {
+            cx.release(&packet);
+            self.held -= 1;
+            cx.counters.dropped(packet.rx_port(), DropReason::NeighborTableFull, 1);
+        }
+        true
+    }
+
     /// Whether the neighbour has been asked for, by this worker now or by another one within a second.
     fn ask(&mut self, cx: &mut Cx<'_, P>, (interface, address): Key) -> bool {
         let Plane { interfaces, next_hops, .. } = &mut self.plane;
+        if !self.gleans.may_ask(cx.now, interface) {
+            return false;
+        }
         !next_hops.may_ask(cx.now, interface, address)
             || solicit::send(cx, interfaces.get(), next_hops, &Probe { interface, address, unicast: None })
     }
 
     /// Whether the packet would have to wait for this neighbour if it came now.
-    fn must_wait(plane: &Plane<R4, R6>, seed: u64, packet: &P, key: &Key) -> bool {
+    fn must_wait(plane: &mut Plane<R4, R6>, seed: u64, packet: &P, key: &Key) -> bool {
         let Some(destination) = destination(packet) else { return false };
-        let (id, hash) = match destination {
-            IpAddr::V4(a) => (plane.fib4.lookup(a.to_bits()), ip4_input::flow_hash(packet, seed)),
-            IpAddr::V6(a) => (plane.fib6.lookup(a.to_bits()), ip6_input::flow_hash(packet, seed)),
+        let (vrf, next_hops) = (packet.meta().vrf, &plane.next_hops);
+        let (next_hop, _) = match destination {
+            IpAddr::V4(a) => {
+                let tables = Tables { vrfs: plane.vrfs4.get(), next_hops };
+                tables.follow(vrf, a.to_bits(), ip4_input::flow_hash(packet, seed))
+            }
+            IpAddr::V6(a) => {
+                let tables = Tables { vrfs: plane.vrfs6.get(), next_hops };
+                tables.follow(vrf, a.to_bits(), ip6_input::flow_hash(packet, seed))
+            }
         };
-        match plane.next_hops.resolve_one(id, hash) {
+        match next_hop {
             NextHop::Glean(interface) => *key == (interface, destination),
             NextHop::Resolve(a) => plane.next_hops.next_hop_ip(a) == Some(key.1),
             _ => false,
@@ -173,9 +294,9 @@ impl<P: Packet, R4: Lookup<u32>, R6: Lookup<u128>> Resolve<P, R4, R6> {
 
     /// Lets packets go whose fate is decided, as many as the exits take.
     fn release(&mut self, cx: &Cx<'_, P>, out: &mut Exits<'_, P, ResolveExit>) {
-        let (held, leaving) = (&mut self.held, &mut self.leaving);
+        let (held, leaving, gleans) = (&mut self.held, &mut self.leaving, &mut self.gleans);
         *leaving = false;
-        self.waiting.retain(|_, queue| {
+        self.waiting.retain(|key, queue| {
             let Some(fate) = queue.fate else { return true };
             let n = queue.packets.len().min(out.room());
             for mut packet in queue.packets.drain(..n) {
@@ -188,6 +309,9 @@ impl<P: Packet, R4: Lookup<u32>, R6: Lookup<u128>> Resolve<P, R4, R6> {
                 }
             }
             *leaving |= !queue.packets.is_empty();
+            if queue.packets.is_empty() && queue.stamp != 0 {
+                gleans.removed(key.0);
+            }
             !queue.packets.is_empty()
         });
     }
@@ -241,6 +365,8 @@ where
     }
 
     fn tick(&mut self, cx: &mut Cx<'_, P>, out: &mut Exits<'_, P, ResolveExit>) {
+        // Whether there is anything to do or not: nothing that was replaced stays in memory because of this node.
+        (self.plane.vrfs4.get(), self.plane.vrfs6.get());
         if self.waiting.is_empty() {
             return;
         }
@@ -249,7 +375,7 @@ where
         self.looked_at = cx.now;
         for (key, queue) in self.waiting.iter_mut().filter(|(_, q)| q.fate.is_none()) {
             let Some(first) = queue.packets.first() else { continue };
-            if changed && !Self::must_wait(&self.plane, self.seed, first, key) {
+            if changed && !Self::must_wait(&mut self.plane, self.seed, first, key) {
                 queue.fate = Some(Fate::LookUp);
             } else if cx.now.saturating_sub(queue.told_at) >= RETRY {
                 if queue.tries >= TRIES {
@@ -283,6 +409,7 @@ where
             cx.counters.dropped(packet.rx_port(), DropReason::Shutdown, 1);
         }
         self.held = 0;
+        self.gleans = Gleans::new(self.limits.neighbors);
     }
 
     fn trace(&self, packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
@@ -311,7 +438,7 @@ mod tests {
         let room = node.waiting.capacity();
         let key = |n: u32| (1, IpAddr::from((0x0a00_0000 + n).to_be_bytes()));
         for n in 0..200_000 {
-            let queue = Queue { packets: ArrayVec::new(), told_at: 0, tries: 1, fate: None };
+            let queue = Queue { packets: ArrayVec::new(), told_at: 0, tries: 1, fate: None, stamp: 0 };
             node.waiting.insert(key(n), queue);
             // One leaves before the next comes, at times all of them.
             if node.waiting.len() >= limits.neighbors {

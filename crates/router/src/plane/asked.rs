@@ -39,6 +39,13 @@ impl Asked {
             .map_or_else(|now| now >> TIME_BITS != tag, |_| true)
     }
 
+    /// Whether the neighbour was asked for not long ago: within the time that a question may take to be answered.
+    pub(super) fn recently(&self, now: u64, interface: IfIndex, address: IpAddr) -> bool {
+        let Some((slot, tag, word)) = self.slot(now, interface, address) else { return false };
+        let old = slot.load(Relaxed);
+        old >> TIME_BITS == tag && (word & TIME).wrapping_sub(old & TIME) & TIME < 3 * INTERVAL
+    }
+
     /// The neighbour is being asked for.
     pub(super) fn note(&self, now: u64, interface: IfIndex, address: IpAddr) {
         if let Some((slot, _, word)) = self.slot(now, interface, address) {
@@ -81,6 +88,8 @@ mod tests {
         assert!((1..=1000).all(|ms| !asked.claim(ms * MS, 1, a)));
         assert!(asked.claim(1003 * MS, 1, a) && !asked.claim(1004 * MS, 1, a));
         asked.note(1500 * MS, 1, b);
+        assert!(asked.recently(2400 * MS, 1, b) && !asked.recently(9000 * MS, 1, b));
+        assert!(!asked.recently(2400 * MS, 3, b));
         assert!(!asked.claim(2400 * MS, 1, b) && asked.claim(2600 * MS, 1, b));
     }
 }

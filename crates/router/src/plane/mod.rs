@@ -1,8 +1,9 @@
-//! What control and workers share: next hops, ECMP groups, adjacencies, interfaces and the two FIBs.
+//! What control and workers share: next hops, ECMP groups, adjacencies, interfaces and the two FIBs of each VRF.
 //!
 //! ```text
 //!   FIB lookup ──> NextHopId ──> word ─┬─ Forward(adjacency) ──> adjacency: interface, port, MTU, Ethernet header
 //!                                      ├─ group of 2^n buckets ─(flow hash)─> NextHopId of a member ──> word ──> …
+//!                                      ├─ Table(VRF): look the destination up again there
 //!                                      └─ Local, Glean, Resolve(adjacency), Unreachable, Prohibit, Blackhole, None
 //! ```
 //!
@@ -19,15 +20,22 @@
 mod adjacency;
 mod asked;
 mod buckets;
+mod fibs;
 mod next_hops;
+mod sources;
 mod words;
 mod writer;
 
 use linerate_pipeline::interface::Interfaces;
 
+use crate::acl::Acls;
+use crate::multicast::Multicast;
+
 pub use adjacency::{Adjacency, AdjacencyIndex, MAX_HEADER, Plain};
+pub use fibs::{FibSet, VrfFibs};
 pub use linerate_tables::fib::NextHopId;
 pub use next_hops::{Arrays, NextHop, NextHops};
+pub use sources::Backing;
 pub(crate) use writer::Limits;
 pub use writer::{
     MAX_ADJACENCIES, MAX_GROUP_MEMBERS, MAX_NEXT_HOPS, Member, PlaneError, PlaneUse, PlaneWriter,
@@ -38,12 +46,20 @@ pub use writer::{
 /// `R4` and `R6` are the readers of the two FIBs ([`linerate_tables::fib::Lookup`]).
 #[derive(Clone, Debug)]
 pub struct Plane<R4, R6> {
-    /// IPv4 longest-prefix match.
+    /// IPv4 longest-prefix match of the default VRF.
     pub fib4: R4,
-    /// IPv6 longest-prefix match.
+    /// IPv6 longest-prefix match of the default VRF.
     pub fib6: R6,
+    /// IPv4 longest-prefix match by VRF.
+    pub vrfs4: VrfFibs<R4>,
+    /// IPv6 longest-prefix match by VRF.
+    pub vrfs6: VrfFibs<R6>,
     /// Next hops, groups, adjacencies, and the generation that tells when to look again at held packets.
     pub next_hops: NextHops,
     /// Logical interfaces.
     pub interfaces: Interfaces,
+    /// Access lists.
+    pub acls: Acls,
+    /// Multicast routes, and how copies leave by each interface.
+    pub multicast: Multicast,
 }

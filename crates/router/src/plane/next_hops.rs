@@ -7,7 +7,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use linerate_pipeline::IfIndex;
+use linerate_pipeline::{IfIndex, VrfId};
 use linerate_tables::fib::NextHopId;
 
 use super::adjacency::{self, Adjacency, AdjacencyIndex, Plain};
@@ -41,10 +41,12 @@ pub enum NextHop {
     /// The adjacency's neighbour is not resolved yet: hold the packet and ask for
     /// [`NextHops::next_hop_ip`] on the adjacency's interface.
     Resolve(AdjacencyIndex),
+    /// Look the destination up again, in the table of this VRF.
+    Table(VrfId),
 }
 
 // Layout of a next hop's word: kind in bits 0–7, log2 of the number of buckets in bits 8–15 (groups), value in bits
-// 32–63 (adjacency, interface, or first bucket).
+// 32–63 (adjacency, interface, VRF, or first bucket).
 const NONE: u64 = 0;
 const FORWARD: u64 = 1;
 const LOCAL: u64 = 2;
@@ -54,6 +56,10 @@ const PROHIBIT: u64 = 5;
 const UNREACHABLE: u64 = 6;
 const RESOLVE: u64 = 7;
 const GROUP: u64 = 8;
+const TABLE: u64 = 9;
+
+/// In a next hop's word: only default routes use it.
+pub(super) const DEFAULT: u64 = 1 << 16;
 
 impl NextHop {
     pub(super) fn encode(self) -> u64 {
@@ -66,6 +72,7 @@ impl NextHop {
             NextHop::Prohibit => PROHIBIT,
             NextHop::Unreachable => UNREACHABLE,
             NextHop::Resolve(a) => RESOLVE | u64::from(a) << 32,
+            NextHop::Table(vrf) => TABLE | u64::from(vrf) << 32,
         }
     }
 
@@ -81,6 +88,7 @@ impl NextHop {
             PROHIBIT => NextHop::Prohibit,
             UNREACHABLE => NextHop::Unreachable,
             RESOLVE => NextHop::Resolve(value),
+            TABLE => NextHop::Table(value as VrfId),
             _ => NextHop::None,
         }
     }
@@ -274,13 +282,18 @@ impl NextHops {
         self.0.asked.claim(now, interface, address)
     }
 
+    /// Whether a neighbour was asked for within the last seconds, by whomever.
+    pub fn asked_recently(&self, now: u64, interface: IfIndex, address: IpAddr) -> bool {
+        self.0.asked.recently(now, interface, address)
+    }
+
     /// Notes that a neighbour is asked for at control's request.
     pub fn note_asked(&self, now: u64, interface: IfIndex, address: IpAddr) {
         self.0.asked.note(now, interface, address);
     }
 
     #[inline(always)]
-    fn word(&self, id: NextHopId) -> u64 {
+    pub(super) fn word(&self, id: NextHopId) -> u64 {
         // Acquire: what the word points at was stored before it.
         self.0.words.get(id as usize).map_or(NONE, |w| w.load(Acquire))
     }

@@ -10,7 +10,7 @@ use linerate_tables::qsbr::{Domain, Epoch};
 
 use super::adjacency::{self, Adjacency, AdjacencyIndex};
 use super::buckets::{self, MAX_LOG2};
-use super::next_hops::{NextHop, NextHops, Shared, decode_group, encode_group};
+use super::next_hops::{DEFAULT, NextHop, NextHops, Shared, decode_group, encode_group};
 
 /// Next hops there can be at once, [`NO_ROUTE`](linerate_tables::fib::NO_ROUTE) included: distinct actions of routes,
 /// and neighbours.
@@ -162,11 +162,21 @@ impl PlaneWriter {
 
     /// A new next hop.
     pub fn add(&mut self, next_hop: NextHop) -> Result<NextHopId, PlaneError> {
-        if let Some(id) = self.take(|w| &mut w.next_hops) {
-            self.store(id, next_hop.encode());
-            return Ok(id);
+        self.add_word(next_hop.encode())
+    }
+
+    /// A new next hop that only default routes use: no source address is validated by it where those do not count. That
+    /// stays so whatever it becomes.
+    pub fn add_default(&mut self, next_hop: NextHop) -> Result<NextHopId, PlaneError> {
+        self.add_word(next_hop.encode() | DEFAULT)
+    }
+
+    fn add_word(&mut self, word: u64) -> Result<NextHopId, PlaneError> {
+        let id = self.take(|w| &mut w.next_hops).ok_or(PlaneError::TooManyNextHops)?;
+        if let Some(w) = self.shared.0.words.get(id as usize) {
+            w.store(word, Release);
         }
-        Err(PlaneError::TooManyNextHops)
+        Ok(id)
     }
 
     /// Changes a next hop: one store, which all routes and groups that use it follow.
@@ -326,12 +336,12 @@ impl PlaneWriter {
     }
 
     fn load(&self, id: NextHopId) -> u64 {
-        self.shared.0.words.get(id as usize).map_or(0, |w| w.load(Relaxed))
+        self.shared.0.words.get(id as usize).map_or(0, |w| w.load(Relaxed) & !DEFAULT)
     }
 
     fn store(&self, id: NextHopId, word: u64) {
         if let Some(w) = self.shared.0.words.get(id as usize) {
-            w.store(word, Release);
+            w.store(word | w.load(Relaxed) & DEFAULT, Release);
         }
     }
 }

@@ -37,7 +37,9 @@ impl Live {
     /// A router in this state with `workers` workers.
     pub fn new(config: RouterConfig, workers: usize) -> Result<Self, Box<dyn Error>> {
         let (fib4, fib6) = (NaiveFib::default(), NaiveFib::default());
-        let mut router = Router::new(Domain::new(), fib4, fib6, NeighborOptions::default())?;
+        let router = Router::new(Domain::new(), fib4, fib6, NeighborOptions::default())?;
+        let make = || Ok((NaiveFib::default(), NaiveFib::default()));
+        let mut router = router.with_vrfs(make);
         router.apply(1, config)?;
         let hold = HoldLimits::default();
         let workers = (0..workers).map(|_| Rig::new(router.plane(), hold)).collect::<Result<_, _>>()?;

@@ -45,7 +45,7 @@ impl Rig {
             seed: 1,
             icmp_errors_per_second: ICMP_LIMIT,
             hold,
-            events: Events { arp: sink(), nd: sink(), resolve: sink() },
+            events: Events { arp: sink(), nd: sink(), resolve: sink(), acl: sink() },
             punt: None,
         })?;
         let wire = Wire::default();

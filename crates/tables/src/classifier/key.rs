@@ -18,6 +18,9 @@ pub trait Shape: Address + sealed::Sealed {
     /// Addresses into their words; options and source port are left zero.
     fn words(src: Self, dst: Self) -> Self::Words;
 
+    /// Source and destination as they are in the words.
+    fn addresses(words: &Self::Words) -> [Self; 2];
+
     /// Index of the word and lowest bit in it of the first (most significant) address word of source and destination,
     /// with the number of its bits that lie there.
     const ADDRESSES: [AddressPlace; 2];
@@ -72,6 +75,39 @@ impl<const N: usize> Words for [u64; N] {
     }
 }
 
+/// What a transport protocol's first bytes are.
+struct Transport {
+    /// All ones in a port's place, where it has ports.
+    ports: u64,
+    /// All ones where it has TCP's flags.
+    flags: u64,
+    has: u64,
+}
+
+impl Transport {
+    const ALL: [Transport; 4] = {
+        const PORTS: u64 = 0xffff << opt::PORT;
+        const NONE: Transport = Transport { ports: 0, flags: 0, has: 0 };
+        [
+            NONE,
+            Transport { ports: PORTS, flags: 0, has: opt::HAS_PORTS },
+            Transport { ports: PORTS, flags: 0xff << opt::FLAGS, has: opt::HAS_PORTS },
+            NONE,
+        ]
+    };
+
+    /// Which of them each protocol is: TCP, and those that have ports only (UDP, DCCP, SCTP, UDP-Lite).
+    const KINDS: [u8; 256] = {
+        let mut kinds = [0; 256];
+        kinds[6] = 2;
+        kinds[17] = 1;
+        kinds[33] = 1;
+        kinds[132] = 1;
+        kinds[136] = 1;
+        kinds
+    };
+}
+
 mod sealed {
     pub trait Sealed {}
     impl Sealed for u32 {}
@@ -81,6 +117,9 @@ mod sealed {
 impl Shape for u32 {
     type Words = [u64; 3];
     type Lanes = Lanes4;
+    fn addresses(words: &[u64; 3]) -> [u32; 2] {
+        [(words[0] >> 32) as u32, words[0] as u32]
+    }
     const ADDRESSES: [AddressPlace; 2] =
         [AddressPlace { word: 0, low: 32, bits: 32 }, AddressPlace { word: 0, low: 0, bits: 32 }];
     const ICMP: u8 = 1;
@@ -93,6 +132,10 @@ impl Shape for u32 {
 impl Shape for u128 {
     type Words = [u64; 6];
     type Lanes = Lanes6;
+    fn addresses(words: &[u64; 6]) -> [u128; 2] {
+        let whole = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);
+        [whole(words[0], words[1]), whole(words[2], words[3])]
+    }
     const ADDRESSES: [AddressPlace; 2] =
         [AddressPlace { word: 0, low: 0, bits: 64 }, AddressPlace { word: 2, low: 0, bits: 64 }];
     const ICMP: u8 = 58;
@@ -143,6 +186,28 @@ impl<A: Shape> Key<A> {
         Key { words }
     }
 
+    /// A whole datagram without VLAN tag, with the first bytes of what follows the network layer: `ports` are bytes 0 to 3 (ports,
+    /// or ICMP type and code), `flags` byte 13. Those the protocol has not are left out. The same as [`Key::new`] and the methods
+    /// for each field, without a branch.
+    #[inline(always)]
+    pub fn whole(src: A, dst: A, protocol: u8, dscp: u8, ports: [u8; 4], flags: u8) -> Self {
+        let kind = &Transport::ALL[usize::from(Transport::KINDS[usize::from(protocol)] & 3)];
+        let is_icmp = u64::from(protocol == A::ICMP).wrapping_neg();
+        let both = u32::from_be_bytes(ports);
+        let (first, second) = (u64::from(both >> 16) << 48, u64::from(both & 0xffff) << 48);
+        let mut words = A::words(src, dst);
+        words.get_mut()[A::Words::COUNT - 2] = second & kind.ports
+            | first & is_icmp
+            | u64::from(protocol) << opt::PROTOCOL
+            | u64::from(flags) << opt::FLAGS & kind.flags
+            | u64::from(dscp & 63) << opt::DSCP
+            | opt::INITIAL
+            | kind.has
+            | opt::HAS_ICMP & is_icmp;
+        words.get_mut()[A::Words::COUNT - 1] = first & kind.ports;
+        Key { words }
+    }
+
     /// With transport ports (UDP, TCP, SCTP, DCCP, UDP-Lite: whatever begins with them).
     #[inline]
     pub fn with_ports(mut self, src: u16, dst: u16) -> Self {
@@ -188,8 +253,58 @@ impl<A: Shape> Key<A> {
         self
     }
 
+    /// The source address.
+    pub fn src(&self) -> A {
+        A::addresses(&self.words)[0]
+    }
+
+    /// The destination address.
+    pub fn dst(&self) -> A {
+        A::addresses(&self.words)[1]
+    }
+
+    /// The protocol.
+    pub fn protocol(&self) -> u8 {
+        (self.words.get()[A::Words::COUNT - 2] >> opt::PROTOCOL) as u8
+    }
+
+    /// Source and destination port, where it has them.
+    pub fn ports(&self) -> Option<(u16, u16)> {
+        let options = self.words.get()[A::Words::COUNT - 2];
+        let src = self.words.get()[A::Words::COUNT - 1] >> 48;
+        (options & opt::HAS_PORTS != 0).then_some((src as u16, (options >> opt::PORT) as u16))
+    }
+
     #[inline(always)]
     fn options(&mut self) -> &mut u64 {
         &mut self.words.get_mut()[A::Words::COUNT - 2]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_keys_are_those_made_field_by_field() {
+        let (ports, flags) = ([0x12, 0x34, 0xab, 0xcd], 0x5a);
+        fn check<A: Shape>(src: A, dst: A, ports: [u8; 4], flags: u8) {
+            for protocol in 0..=255u8 {
+                let mut key = Key::new(src, dst, protocol).with_dscp(46);
+                if [6, 17, 33, 132, 136].contains(&protocol) {
+                    key = key.with_ports(0x1234, 0xabcd);
+                }
+                if protocol == 6 {
+                    key = key.with_tcp_flags(flags);
+                }
+                if protocol == A::ICMP {
+                    key = key.with_icmp(0x12, 0x34);
+                }
+                assert_eq!(Key::whole(src, dst, protocol, 46, ports, flags), key, "{protocol}");
+                assert_eq!((key.src(), key.dst(), key.protocol()), (src, dst, protocol));
+            }
+        }
+        check(0x0a00_0001u32, 0xc612_0009, ports, flags);
+        check(0x2001_0db8u128 << 96 | 7, u128::MAX - 5, ports, flags);
     }
 }

@@ -50,28 +50,15 @@ pub enum ClassifierError {
     TooManyRules(usize),
 }
 
-/// The writing half: one owner, on a control thread. Replaces the whole list of rules at a time.
+/// A compiled list of rules: immutable, to be shared by any number of readers. [`Workspace::lookup_batch`] looks keys up in it.
+///
+/// For whoever publishes lists himself, several at once, say; [`Classifier`] does it for a single one.
 #[derive(Debug)]
-pub struct Classifier<A: Shape> {
-    tables: Publisher<Table<A>>,
-}
+pub struct Compiled<A: Shape>(Table<A>);
 
-/// The reading half: one per worker. Wait-free.
-#[derive(Debug)]
-pub struct Reader<A: Shape> {
-    table: Snapshot<Table<A>>,
-    scratch: Scratch<A>,
-    kernel: Kernel,
-}
-
-impl<A: Shape> Classifier<A> {
-    /// A classifier without rules: every key gets `no_match`.
-    pub fn new(no_match: ActionId) -> Self {
-        Classifier { tables: Publisher::new(build::build([].into_iter(), no_match)) }
-    }
-
-    /// Replaces all rules.
-    pub fn replace(&mut self, rules: &[Rule<A>], no_match: ActionId) -> Result<(), ClassifierError> {
+impl<A: Shape> Compiled<A> {
+    /// Compiles rules, in order of precedence; keys that match none get `no_match`.
+    pub fn new(rules: &[Rule<A>], no_match: ActionId) -> Result<Self, ClassifierError> {
         if rules.len() > MAX_RULES {
             return Err(ClassifierError::TooManyRules(rules.len()));
         }
@@ -83,18 +70,80 @@ impl<A: Shape> Classifier<A> {
                 Ok((pattern, rule.action))
             })
             .collect::<Result<Vec<_>, ClassifierError>>()?;
-        self.tables.publish(build::build(patterns.into_iter(), no_match));
+        Ok(Compiled(build::build(patterns.into_iter(), no_match)))
+    }
+
+    /// Bytes that lookups may touch.
+    pub fn lookup_bytes(&self) -> usize {
+        self.0.bytes()
+    }
+}
+
+/// What a lookup needs besides the rules: one for each worker and address family, good for any number of lists.
+#[derive(Debug)]
+pub struct Workspace<A: Shape> {
+    scratch: Scratch<A>,
+    kernel: Kernel,
+}
+
+impl<A: Shape> Default for Workspace<A> {
+    fn default() -> Self {
+        Workspace { scratch: Scratch::new(), kernel: Kernel::best() }
+    }
+}
+
+impl<A: Shape> Workspace<A> {
+    /// With another kernel; one that this CPU cannot run is replaced by the portable one.
+    pub fn with_kernel(kernel: Kernel) -> Self {
+        let kernel = if Kernel::available().contains(&kernel) { kernel } else { Kernel::Portable };
+        Workspace { scratch: Scratch::new(), kernel }
+    }
+
+    /// Classifies `keys[i]` into `out[i]`; any length, the shorter slice counts.
+    #[inline]
+    pub fn lookup_batch(&mut self, rules: &Compiled<A>, keys: &[Key<A>], out: &mut [ActionId]) {
+        let table = &rules.0;
+        match self.kernel {
+            Kernel::Portable => lookup::lookup(kernel::Portable, table, &mut self.scratch, keys, out),
+            Kernel::Avx2 => simd::lookup_avx2(table, &mut self.scratch, keys, out),
+            Kernel::Avx512 => simd::lookup_avx512(table, &mut self.scratch, keys, out),
+        }
+    }
+}
+
+/// The writing half: one owner, on a control thread. Replaces the whole list of rules at a time.
+#[derive(Debug)]
+pub struct Classifier<A: Shape> {
+    tables: Publisher<Compiled<A>>,
+}
+
+/// The reading half: one per worker. Wait-free.
+#[derive(Debug)]
+pub struct Reader<A: Shape> {
+    table: Snapshot<Compiled<A>>,
+    workspace: Workspace<A>,
+}
+
+impl<A: Shape> Classifier<A> {
+    /// A classifier without rules: every key gets `no_match`.
+    pub fn new(no_match: ActionId) -> Self {
+        Classifier { tables: Publisher::new(Compiled(build::build([].into_iter(), no_match))) }
+    }
+
+    /// Replaces all rules.
+    pub fn replace(&mut self, rules: &[Rule<A>], no_match: ActionId) -> Result<(), ClassifierError> {
+        self.tables.publish(Compiled::new(rules, no_match)?);
         Ok(())
     }
 
     /// A reader.
     pub fn reader(&self) -> Reader<A> {
-        Reader { table: self.tables.reader(), scratch: Scratch::new(), kernel: Kernel::best() }
+        Reader { table: self.tables.reader(), workspace: Workspace::default() }
     }
 
     /// Bytes that lookups may touch.
     pub fn lookup_bytes(&self) -> usize {
-        self.tables.current().bytes()
+        self.tables.current().lookup_bytes()
     }
 
     /// What [`Self::lookup_bytes`] is at most for so many rules, whatever they are: some 700 bytes a rule for IPv4.
@@ -106,18 +155,13 @@ impl<A: Shape> Classifier<A> {
 impl<A: Shape> Reader<A> {
     /// The same with another kernel; one that this CPU cannot run is replaced by the portable one.
     pub fn with_kernel(mut self, kernel: Kernel) -> Self {
-        self.kernel = if Kernel::available().contains(&kernel) { kernel } else { Kernel::Portable };
+        self.workspace = Workspace::with_kernel(kernel);
         self
     }
 
     /// Classifies `keys[i]` into `out[i]`; any length, the shorter slice counts.
     #[inline]
     pub fn lookup_batch(&mut self, keys: &[Key<A>], out: &mut [ActionId]) {
-        let table = self.table.get();
-        match self.kernel {
-            Kernel::Portable => lookup::lookup(kernel::Portable, table, &mut self.scratch, keys, out),
-            Kernel::Avx2 => simd::lookup_avx2(table, &mut self.scratch, keys, out),
-            Kernel::Avx512 => simd::lookup_avx512(table, &mut self.scratch, keys, out),
-        }
+        self.workspace.lookup_batch(self.table.get(), keys, out);
     }
 }

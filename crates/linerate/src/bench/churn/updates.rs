@@ -153,7 +153,9 @@ impl Learned {
 
 fn update(instance: &Instance, changes: &[(IpNet, Option<Arc<RouteAction>>)]) -> Result<Updated> {
     let updated = instance
-        .with_router(|router, now| router.update(now, Source::Learned, changes))
+        .with_router(|router, now| {
+            router.update(now, linerate_pipeline::VRF_DEFAULT, Source::Learned, changes)
+        })
         .ok_or_else(|| anyhow!("the instance has no router"))?;
     if let Some((prefix, error)) = updated.reasons.first() {
         return Err(anyhow!("{error}")).with_context(|| format!("route {prefix} was refused"));

@@ -8,21 +8,27 @@
 //! anything that they would decide differently: `tests/express.rs` sends the same packets both ways and compares
 //! every byte.
 //!
+//! Access lists are asked about whole batches (`filter.rs`); where none is bound, that costs one comparison a batch.
+//!
 //! Bursts that packets are traced of do not come this way, so that a trace shows each step.
 
+mod filter;
 mod plain4;
 mod plain6;
+mod policy;
 
 use std::fmt;
 
-use linerate_pipeline::interface::Interfaces;
+use linerate_pipeline::interface::{Interfaces, OwnFilter};
 use linerate_pipeline::nodes::eth_input::ToUs;
 use linerate_pipeline::tx::Sender;
-use linerate_pipeline::{BURST, Batch, Cx, Exits, Node, Packet, PortId};
+use linerate_pipeline::{BURST, Batch, Cx, Exits, Node, Packet, PortId, SourceValidation, VRF_DEFAULT};
 use linerate_tables::fib::{Lookup, NO_ROUTE, NextHopId};
 use linerate_tables::prefix::Address;
 
-use crate::plane::{Arrays, NextHops, Plane};
+use crate::acl::Acls;
+use crate::plane::{Arrays, NextHops, Plane, VrfFibs};
+use filter::{Lists, Met};
 
 linerate_pipeline::exits! {
     /// Where packets go from `express`.
@@ -38,8 +44,12 @@ pub struct Express<R4, R6> {
     next_hops: NextHops,
     fib4: R4,
     fib6: R6,
+    vrfs4: VrfFibs<R4>,
+    vrfs6: VrfFibs<R6>,
     seed: u64,
+    acls: Acls,
     picked: Box<Picked>,
+    lists: Box<(Lists<u32>, Lists<u128>)>,
 }
 
 /// What is known of a batch between validation and rewrite.
@@ -71,7 +81,11 @@ impl<R4: Clone, R6: Clone> Express<R4, R6> {
             next_hops: plane.next_hops.clone(),
             fib4: plane.fib4.clone(),
             fib6: plane.fib6.clone(),
+            vrfs4: plane.vrfs4.clone(),
+            vrfs6: plane.vrfs6.clone(),
             seed,
+            acls: plane.acls.clone(),
+            lists: Box::new((Lists::new(), Lists::new())),
             picked: Box::new(Picked {
                 families: [Family::Other; BURST],
                 ip4: Destinations::new(0),
@@ -93,12 +107,29 @@ where
         out.set_all(ExpressExit::Regular);
         let Some(rx_port) = batch.first().map(Packet::rx_port) else { return };
         let picked = &mut *self.picked;
-        picked.pick(batch, ToUs::new(self.interfaces.get(), rx_port));
-        let Picked { families, ip4, ip6 } = picked;
-        ip4.look_up(&self.fib4);
-        ip6.look_up(&self.fib6);
+        let table = self.interfaces.get();
+        let to_us = ToUs::new(table, rx_port);
+        picked.pick(batch, to_us, table.own_filter());
+        if to_us.vrf() == VRF_DEFAULT {
+            picked.ip4.look_up(&self.fib4);
+            picked.ip6.look_up(&self.fib6);
+        } else {
+            let (vrfs4, vrfs6) = (self.vrfs4.get(), self.vrfs6.get());
+            let (Some(fib4), Some(fib6)) = (vrfs4.get(to_us.vrf()), vrfs6.get(to_us.vrf())) else { return };
+            picked.ip4.look_up(fib4);
+            picked.ip6.look_up(fib6);
+        }
+        let policy = to_us.policy();
+        if policy.source_validation != SourceValidation::Off || policy.redirects {
+            self.heed(batch, to_us);
+        }
+        let picked = &*self.picked;
         let way = Way { arrays: self.next_hops.arrays(), next_hops: &self.next_hops, seed: self.seed };
         let mut sender = cx.tx.sender(rx_port, cx.counters);
+        if let Some(met) = Met::new(self.acls.get(), to_us.interface()) {
+            return filtered(&mut sender, batch, picked, &mut self.lists, met, way);
+        }
+        let Picked { families, ip4, ip6 } = picked;
         if ip4.n == batch.len() {
             let mut ids = ip4.ids.iter();
             forward(&mut sender, batch, |packet| plain4::rewrite(packet, next(&mut ids), way));
@@ -115,8 +146,57 @@ where
         }
     }
 
+    fn tick(&mut self, _: &mut Cx<'_, P>, _: &mut Exits<'_, P, ExpressExit>) {
+        (self.vrfs4.get(), self.vrfs6.get());
+    }
+
+    fn wants_tick(&self) -> bool {
+        true
+    }
+
     fn trace(&self, packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
         write!(f, "{} bytes", packet.len())
+    }
+}
+
+/// As the end of [`Express::process`], for packets that meet access lists.
+#[inline(never)]
+fn filtered<P: Packet>(
+    sender: &mut Sender<'_, P>,
+    batch: &mut Batch<P>,
+    picked: &Picked,
+    lists: &mut (Lists<u32>, Lists<u128>),
+    met: Met<'_>,
+    way: Way<'_>,
+) {
+    let Picked { families, ip4, ip6 } = picked;
+    let (lists4, lists6) = lists;
+    let (ids4, ids6) = (ip4.ids.get(..ip4.n).unwrap_or_default(), ip6.ids.get(..ip6.n).unwrap_or_default());
+    if !ids4.is_empty() {
+        lists4.ask(met, batch, families, ids4, way);
+    }
+    if !ids6.is_empty() {
+        lists6.ask(met, batch, families, ids6, way);
+    }
+    let (mut ids4, mut ids6) = (ids4.iter().enumerate(), ids6.iter().enumerate());
+    if ip4.n == batch.len() {
+        forward(sender, batch, |packet| {
+            let (j, id) = ids4.next().ok_or(Left::Other)?;
+            lists4.rewrite(met, j, packet, *id, way)
+        });
+    } else if ip4.n + ip6.n > 0 {
+        let mut families = families.iter();
+        forward(sender, batch, |packet| match families.next() {
+            Some(Family::Ip4) => {
+                let (j, id) = ids4.next().ok_or(Left::Other)?;
+                lists4.rewrite(met, j, packet, *id, way)
+            }
+            Some(Family::Ip6) => {
+                let (j, id) = ids6.next().ok_or(Left::Other)?;
+                lists6.rewrite(met, j, packet, *id, way)
+            }
+            _ => Err(Left::Other),
+        });
     }
 }
 
@@ -124,13 +204,13 @@ impl Picked {
     /// Sorts a batch: destinations of plain packets by family. Traffic comes in runs of one family, and a loop that knows
     /// one family only keeps all it needs in registers.
     #[inline(always)]
-    fn pick<P: Packet>(&mut self, batch: &mut Batch<P>, to_us: ToUs) {
+    fn pick<P: Packet>(&mut self, batch: &mut Batch<P>, to_us: ToUs, own: OwnFilter<'_>) {
         (self.ip4.n, self.ip6.n) = (0, 0);
         let (mut rest, mut families) = (&mut batch[..], &mut self.families[..]);
         while !rest.is_empty() {
-            let n = self.ip4.take(rest, |packet| plain4::destination(packet, to_us));
+            let n = self.ip4.take(rest, |packet| plain4::destination(packet, to_us, own));
             (rest, families) = skip(rest, families, n, Family::Ip4);
-            let m = self.ip6.take(rest, |packet| plain6::destination(packet, to_us));
+            let m = self.ip6.take(rest, |packet| plain6::destination(packet, to_us, own));
             (rest, families) = skip(rest, families, m, Family::Ip6);
             if n + m == 0 {
                 (rest, families) = skip(rest, families, 1, Family::Other);

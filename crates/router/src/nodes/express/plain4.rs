@@ -1,12 +1,15 @@
 //! IPv4 on the express way.
 
+use linerate_pipeline::interface::OwnFilter;
 use linerate_pipeline::nodes::eth_input::ToUs;
 use linerate_pipeline::{Packet, PortId};
+use linerate_tables::classifier::Key;
 use linerate_tables::fib::NextHopId;
 use linerate_wire::ip4::{self, Ip4Header};
 use linerate_wire::{Header, checksum, flow};
 
 use super::{Left, Way};
+use crate::acl::{TRANSPORT, key4};
 use crate::plane::Plain;
 
 /// Length of the headers: Ethernet without tags, IPv4 without options.
@@ -15,7 +18,7 @@ const ETH: usize = 14;
 
 /// The destination of a plain IPv4 packet with hops left; `None` for any other. Cuts off padding behind the total length.
 #[inline(always)]
-pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs) -> Option<u32> {
+pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs, own: OwnFilter<'_>) -> Option<u32> {
     let (len, rx_port) = (packet.len(), packet.rx_port());
     let head = packet.head().first_chunk::<PLAIN>()?;
     // Ethertype, version and header length.
@@ -29,10 +32,17 @@ pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs) -> Option<u32>
     let is_sound = to_us.frame(u64::from_le_bytes(*first), rx_port)
         & checksum::ip4_header_valid(zerocopy::transmute_ref!(h))
         & (h.ttl > 1)
-        & !ip4::is_martian_source(h.src.get())
-        // What may not be a source may not be a unicast destination either: 0/8, 127/8, 224/4, 240/4.
-        & !ip4::is_martian_source(dst);
+        & !ip4::is_suspect(h.src.get())
+        // What may not be a source may not be a unicast destination either: 0/8, 127/8, 169.254/16, 224/4, 240/4.
+        & !ip4::is_suspect(dst)
+        & !own.owns4(h.src.get());
     if is_sound && (total == len || cut(packet, total)) { Some(dst) } else { None }
+}
+
+/// The source of a packet whose [`destination`] has been taken.
+#[inline(always)]
+pub(super) fn source<P: Packet>(packet: &P) -> u32 {
+    Ip4Header::view_at(packet.head(), ETH).map_or(0, |h| h.src.get())
 }
 
 /// Four bytes at `at`, the first in the lowest bits.
@@ -51,25 +61,49 @@ fn cut<P: Packet>(packet: &mut P, total: usize) -> bool {
     fits
 }
 
+/// What access lists are asked with; `None` where a packet hides it, or has not all of it in its first segment.
+#[inline(always)]
+pub(super) fn key<P: Packet>(packet: &P) -> Option<Key<u32>> {
+    let head = packet.head();
+    let (h, l4) = head.get(ETH..)?.split_at_checked(Ip4Header::LEN)?;
+    let h = Ip4Header::view(h)?;
+    // Nearly all: a whole datagram with as much behind its header as rules can ask about.
+    if let Some(&[a, b, c, d, .., flags]) = l4.first_chunk::<TRANSPORT>()
+        && h.fragment.get() & (ip4::MF | ip4::OFFSET) == 0
+    {
+        return Some(Key::whole(h.src.get(), h.dst.get(), h.protocol, h.tos >> 2, [a, b, c, d], flags));
+    }
+    if l4.len() < TRANSPORT && head.len() < packet.len() {
+        return None;
+    }
+    key4(h, l4).ok()
+}
+
 /// Takes one off the TTL (RFC 1812 5.3.1), updates the checksum (RFC 1624) and writes the next hop's Ethernet header. The
 /// port to leave by, or (and no change) why it is left.
 #[inline(always)]
 pub(super) fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Result<PortId, Left> {
+    let plain = way_out(packet, id, way).ok_or(Left::Other)?;
+    apply(packet, plain)
+}
+
+/// The plain adjacency that a packet leaves by; `None` where it is not plain.
+#[inline(always)]
+pub(super) fn way_out<P: Packet>(packet: &P, id: NextHopId, way: Way<'_>) -> Option<Plain> {
     match way.arrays.forward(id) {
-        Some(index) => apply(packet, way.arrays.plain(index).ok_or(Left::Other)?),
+        Some(index) => way.arrays.plain(index),
         None => by_group(packet, id, way),
     }
 }
 
 /// Where the next hop is a group: by the member that the packet's flow belongs to, hashed as the regular nodes do.
 #[inline(never)]
-fn by_group<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Result<PortId, Left> {
+fn by_group<P: Packet>(packet: &P, id: NextHopId, way: Way<'_>) -> Option<Plain> {
     let hash = || {
         let (h, l4) = packet.head().get(ETH..)?.split_at_checked(Ip4Header::LEN)?;
         Some(flow::hash4(Ip4Header::view(h)?, l4, way.seed))
     };
-    let plain = way.next_hops.forward_member(id, hash).and_then(|index| way.arrays.plain(index));
-    apply(packet, plain.ok_or(Left::Other)?)
+    way.next_hops.forward_member(id, hash).and_then(|index| way.arrays.plain(index))
 }
 
 #[inline(always)]

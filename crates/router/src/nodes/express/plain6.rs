@@ -1,12 +1,15 @@
 //! IPv6 on the express way.
 
+use linerate_pipeline::interface::OwnFilter;
 use linerate_pipeline::nodes::eth_input::ToUs;
 use linerate_pipeline::{Packet, PortId};
+use linerate_tables::classifier::Key;
 use linerate_tables::fib::NextHopId;
 use linerate_wire::ip6::Ip6Header;
 use linerate_wire::{Header, flow};
 
 use super::{Left, Way};
+use crate::acl::{CHAIN, TRANSPORT, is_plain, key6};
 use crate::plane::Plain;
 
 /// Length of the headers: Ethernet without tags, IPv6 without extensions (which pass untouched).
@@ -16,7 +19,7 @@ const ETH: usize = 14;
 /// The destination of a plain IPv6 packet with hops left, between addresses of 2000::/3, where all global unicast
 /// addresses are today; `None` for any other. Cuts off padding behind the payload length.
 #[inline(always)]
-pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs) -> Option<u128> {
+pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs, own: OwnFilter<'_>) -> Option<u128> {
     let (len, rx_port) = (packet.len(), packet.rx_port());
     let head = packet.head().first_chunk::<PLAIN>()?;
     // Ethertype and version.
@@ -30,8 +33,15 @@ pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs) -> Option<u128
     let is_sound = to_us.frame(u64::from_le_bytes(*first), rx_port)
         & (h.hop_limit > 1)
         & (h.src[0] >> 5 == 1)
-        & (h.dst[0] >> 5 == 1);
+        & (h.dst[0] >> 5 == 1)
+        & !own.owns6(u128::from_be_bytes(h.src));
     if is_sound && (total == len || cut(packet, total)) { Some(dst) } else { None }
+}
+
+/// The source of a packet whose [`destination`] has been taken.
+#[inline(always)]
+pub(super) fn source<P: Packet>(packet: &P) -> u128 {
+    Ip6Header::view_at(packet.head(), ETH).map_or(0, |h| u128::from_be_bytes(h.src))
 }
 
 /// Four bytes at `at`, the first in the lowest bits.
@@ -50,25 +60,51 @@ fn cut<P: Packet>(packet: &mut P, total: usize) -> bool {
     fits
 }
 
+/// What access lists are asked with; `None` where a packet hides it, or has not all of it in its first segment.
+#[inline(always)]
+pub(super) fn key<P: Packet>(packet: &P) -> Option<Key<u128>> {
+    let head = packet.head();
+    let (h, rest) = head.get(ETH..)?.split_at_checked(Ip6Header::LEN)?;
+    let h = Ip6Header::view(h)?;
+    // Nearly all: no extension headers, and as much behind the header as rules can ask about.
+    if let Some(&[a, b, c, d, .., flags]) = rest.first_chunk::<TRANSPORT>()
+        && is_plain(h.next_header)
+    {
+        let (src, dst) = (u128::from_be_bytes(h.src), u128::from_be_bytes(h.dst));
+        return Some(Key::whole(src, dst, h.next_header, h.traffic_class() >> 2, [a, b, c, d], flags));
+    }
+    let want = if is_plain(h.next_header) { TRANSPORT } else { CHAIN };
+    if rest.len() < want && head.len() < packet.len() {
+        return None;
+    }
+    key6(h, rest.get(..want).unwrap_or(rest)).ok()
+}
+
 /// Takes one off the hop limit and writes the next hop's Ethernet header. The port to leave by, or, where it takes more than
 /// that (and no change), why it is left.
 #[inline(always)]
 pub(super) fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Result<PortId, Left> {
+    let plain = way_out(packet, id, way).ok_or(Left::Other)?;
+    apply(packet, plain)
+}
+
+/// The plain adjacency that a packet leaves by; `None` where it is not plain.
+#[inline(always)]
+pub(super) fn way_out<P: Packet>(packet: &P, id: NextHopId, way: Way<'_>) -> Option<Plain> {
     match way.arrays.forward(id) {
-        Some(index) => apply(packet, way.arrays.plain(index).ok_or(Left::Other)?),
+        Some(index) => way.arrays.plain(index),
         None => by_group(packet, id, way),
     }
 }
 
 /// Where the next hop is a group: by the member that the packet's flow belongs to, hashed as the regular nodes do.
 #[inline(never)]
-fn by_group<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Result<PortId, Left> {
+fn by_group<P: Packet>(packet: &P, id: NextHopId, way: Way<'_>) -> Option<Plain> {
     let hash = || {
         let (h, l4) = packet.head().get(ETH..)?.split_at_checked(Ip6Header::LEN)?;
         Some(flow::hash6(Ip6Header::view(h)?, l4, way.seed))
     };
-    let plain = way.next_hops.forward_member(id, hash).and_then(|index| way.arrays.plain(index));
-    apply(packet, plain.ok_or(Left::Other)?)
+    way.next_hops.forward_member(id, hash).and_then(|index| way.arrays.plain(index))
 }
 
 #[inline(always)]

@@ -1,0 +1,169 @@
+//! Multicast routes of the kernel (its MFC, which `pimd` fills) in the router's terms.
+//!
+//! The kernel keeps its routes and forwards what it gets; the data plane does the same with everything else. So that
+//! nothing goes out twice, [`Forwarded`] names the streams that the data plane forwards: of these the kernel gets samples
+//! only, and its copies are discarded. A stream that comes to the kernel by an interface that is none of the router's (the
+//! register tunnel of a rendezvous point) is the kernel's to forward.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::PoisonError;
+
+use linerate_linux::netlink::{MonitorEvent, Section};
+use linerate_linux::route::{Change, Event, MulticastRoute};
+use linerate_pipeline::IfIndex;
+use linerate_router::{Mroute, MrouteKey, MrouteOutput};
+
+use super::packets::Forwarded;
+
+/// What the kernel knows an entry by.
+type Key = (bool, u32, Option<IpAddr>, Option<IpAddr>);
+
+/// The kernel's multicast routes.
+pub(super) struct Groups {
+    entries: BTreeMap<Key, MulticastRoute>,
+    /// What a listing under way has not named yet.
+    stale: BTreeSet<Key>,
+    interfaces: HashMap<u32, IfIndex>,
+    /// Entries whose route in the router is not what it should be.
+    dirty: BTreeSet<Key>,
+    forwarded: Forwarded,
+}
+
+/// A multicast route of the router: what it does from now on; `None`: it is gone.
+pub(super) type GroupChange = (MrouteKey, Option<Mroute>);
+
+impl Groups {
+    pub(super) fn new(forwarded: Forwarded) -> Self {
+        Groups {
+            entries: BTreeMap::new(),
+            stale: BTreeSet::new(),
+            interfaces: HashMap::new(),
+            dirty: BTreeSet::new(),
+            forwarded,
+        }
+    }
+
+    /// Which interfaces there are, by their index in Linux.
+    pub(super) fn set_interfaces(&mut self, interfaces: HashMap<u32, IfIndex>) {
+        if interfaces != self.interfaces {
+            self.interfaces = interfaces;
+            self.dirty.extend(self.entries.keys().copied());
+        }
+    }
+
+    /// What the kernel said.
+    pub(super) fn apply(&mut self, event: &MonitorEvent) {
+        let of = |section: Section| match section {
+            Section::MulticastV4 => Some(false),
+            Section::MulticastV6 => Some(true),
+            _ => None,
+        };
+        match event {
+            MonitorEvent::Begin(section) => {
+                if let Some(v6) = of(*section) {
+                    self.stale.extend(self.entries.keys().filter(|k| k.0 == v6));
+                }
+            }
+            MonitorEvent::End(section) => {
+                if let Some(v6) = of(*section) {
+                    let gone: Vec<Key> = self.stale.iter().filter(|k| k.0 == v6).copied().collect();
+                    for key in gone {
+                        self.stale.remove(&key);
+                        self.entries.remove(&key);
+                        self.dirty.insert(key);
+                    }
+                }
+            }
+            MonitorEvent::Event(Event::Multicast(change, route)) => {
+                let key = (route.v6, route.table, route.source, route.group);
+                self.stale.remove(&key);
+                match change {
+                    Change::Delete => drop(self.entries.remove(&key)),
+                    _ => drop(self.entries.insert(key, route.clone())),
+                }
+                self.dirty.insert(key);
+            }
+            _ => {}
+        }
+    }
+
+    /// What has changed since the last call.
+    pub(super) fn changes(&mut self) -> Vec<GroupChange> {
+        let dirty = std::mem::take(&mut self.dirty);
+        let mut forwarded = self.forwarded.lock().unwrap_or_else(PoisonError::into_inner);
+        let change = |key: Key| {
+            let (_, _, source, group) = key;
+            let group = group?;
+            let route = self.entries.get(&key).and_then(|route| self.translate(route));
+            if let Some(source) = source {
+                match route {
+                    Some(_) => forwarded.insert((source, group)),
+                    None => forwarded.remove(&(source, group)),
+                };
+            }
+            let key = MrouteKey { group, source };
+            key.check().is_ok().then_some((key, route))
+        };
+        dirty.into_iter().filter_map(change).collect()
+    }
+
+    /// `None`: the data plane has nothing to do with such a stream.
+    fn translate(&self, route: &MulticastRoute) -> Option<Mroute> {
+        let input = *self.interfaces.get(&route.input?)?;
+        let output = |(index, threshold): &(u32, u8)| {
+            let interface = *self.interfaces.get(index)?;
+            Some(MrouteOutput { interface, threshold: *threshold })
+        };
+        let outputs: Vec<MrouteOutput> = route.outputs.iter().filter_map(output).collect();
+        Some(Mroute { input, to_host: outputs.len() < route.outputs.len(), outputs })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(change: Change, input: Option<u32>, outputs: &[(u32, u8)]) -> MonitorEvent {
+        MonitorEvent::Event(Event::Multicast(
+            change,
+            MulticastRoute {
+                v6: false,
+                table: 254,
+                source: Some("10.0.0.9".parse().unwrap()),
+                group: Some("239.1.1.1".parse().unwrap()),
+                input,
+                outputs: outputs.to_vec(),
+            },
+        ))
+    }
+
+    #[test]
+    fn streams_between_taps_are_the_data_planes() {
+        let forwarded = Forwarded::default();
+        let mut g = Groups::new(forwarded.clone());
+        g.set_interfaces([(10, 0), (11, 1), (12, 2)].into());
+        let said = |g: &mut Groups| {
+            let all = g.changes();
+            all.into_iter().map(|(_, r)| r.map(|r| (r.input, r.outputs.len(), r.to_host))).collect::<Vec<_>>()
+        };
+        g.apply(&event(Change::Add, None, &[]));
+        assert_eq!(said(&mut g), [None], "not resolved yet");
+        g.apply(&event(Change::Add, Some(10), &[(11, 1), (12, 1)]));
+        assert_eq!(said(&mut g), [Some((0, 2, false))]);
+        assert_eq!(forwarded.lock().unwrap().len(), 1);
+        assert_eq!(said(&mut g), []);
+        // The register tunnel is no interface of the router's.
+        g.apply(&event(Change::Replace, Some(10), &[(11, 1), (99, 1)]));
+        assert_eq!(said(&mut g), [Some((0, 1, true))]);
+        g.apply(&event(Change::Replace, Some(99), &[(11, 1)]));
+        assert_eq!(said(&mut g), [None]);
+        assert!(forwarded.lock().unwrap().is_empty(), "decapsulated by Linux, forwarded by Linux");
+        g.apply(&event(Change::Replace, Some(10), &[(11, 1)]));
+        g.set_interfaces([(10, 0)].into());
+        assert_eq!(said(&mut g), [Some((0, 0, true))]);
+        g.apply(&MonitorEvent::Begin(Section::MulticastV4));
+        g.apply(&MonitorEvent::End(Section::MulticastV4));
+        assert_eq!(said(&mut g), [None]);
+    }
+}

@@ -1,0 +1,130 @@
+//! Routing tables of their own: rules that lead what is of a tap to the table of its VRF, and connected routes there.
+//!
+//! Linux looks routes up in its table `main` unless a rule says otherwise, and puts connected routes there. For interfaces
+//! whose routes are in another table, what comes in or goes out by the tap, and what is sent from its addresses, is led to
+//! that table; nothing else of the system's routing is touched.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use linerate_linux::netlink::{Operation, Rule, RuleTarget, Writer};
+use linerate_linux::route::{NextHop, Protocol, Route, RouteKind, Scope};
+use tracing::warn;
+
+/// Linux's table `main`, which needs no rules.
+pub(super) const MAIN: u32 = 254;
+
+/// Who made the connected routes (`rtm_protocol`): a number that nobody else has.
+pub(super) const OURS: Protocol = Protocol(76);
+
+/// Where our rules stand: behind that for local addresses, ahead of `main`.
+const PRIORITY: u32 = 1000;
+
+/// A tap whose routes are in a table of their own.
+pub(super) struct Member<'a> {
+    pub(super) name: &'a str,
+    pub(super) tap: u32,
+    pub(super) table: u32,
+    pub(super) addresses: &'a [IpNet],
+}
+
+/// What a rule asks of a packet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Asks {
+    Input(String),
+    Output(String),
+    From(IpAddr),
+}
+
+/// The rules and routes that are in place.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    rules: BTreeSet<(Asks, bool, u32)>,
+    /// Table, prefix, tap, and the router's own address there.
+    connected: BTreeSet<(u32, IpNet, u32, IpAddr)>,
+}
+
+impl Tables {
+    /// Makes rules and connected routes what these taps need.
+    pub(super) fn follow<'a>(&mut self, writer: &mut Writer, members: impl Iterator<Item = Member<'a>>) {
+        let (mut rules, mut connected) = (BTreeSet::new(), BTreeSet::new());
+        for m in members.filter(|m| m.table != MAIN) {
+            for v6 in [false, true] {
+                rules.insert((Asks::Input(m.name.into()), v6, m.table));
+                rules.insert((Asks::Output(m.name.into()), v6, m.table));
+            }
+            for a in m.addresses {
+                let link_local = matches!(a.addr(), IpAddr::V6(a) if a.is_unicast_link_local());
+                if !link_local {
+                    rules.insert((Asks::From(a.addr()), a.addr().is_ipv6(), m.table));
+                }
+                if a.prefix_len() < a.max_prefix_len() {
+                    connected.insert((m.table, a.trunc(), m.tap, a.addr()));
+                }
+            }
+        }
+        for gone in self.rules.difference(&rules) {
+            set_rule(writer, Operation::Delete, gone);
+        }
+        for new in rules.difference(&self.rules) {
+            set_rule(writer, Operation::Replace, new);
+        }
+        for gone in self.connected.difference(&connected) {
+            // Routes by a tap that is gone went with it.
+            let _ = writer.route(Operation::Delete, &route(gone));
+        }
+        let mut kept = connected.clone();
+        for new in connected.difference(&self.connected) {
+            if let Err(error) = writer.route(Operation::Replace, &route(new)) {
+                warn!("{error}");
+                kept.remove(new);
+            }
+        }
+        (self.rules, self.connected) = (rules, kept);
+    }
+
+    /// Takes everything back.
+    pub(super) fn clear(&mut self, writer: &mut Writer) {
+        self.follow(writer, std::iter::empty());
+    }
+}
+
+fn set_rule(writer: &mut Writer, operation: Operation, (asks, v6, table): &(Asks, bool, u32)) {
+    let mut rule = Rule {
+        v6: *v6,
+        priority: PRIORITY,
+        from: None,
+        to: None,
+        input: None,
+        output: None,
+        mark: None,
+        target: RuleTarget::Table(*table),
+    };
+    match asks {
+        Asks::Input(name) => rule.input = Some(name.clone()),
+        Asks::Output(name) => rule.output = Some(name.clone()),
+        Asks::From(address) => rule.from = Some((*address).into()),
+    }
+    match writer.rule(operation, &rule) {
+        Err(error) if !(operation == Operation::Delete && error.absent()) => warn!("{error}"),
+        _ => {}
+    }
+}
+
+fn route((table, prefix, tap, own): &(u32, IpNet, u32, IpAddr)) -> Route {
+    Route {
+        table: *table,
+        prefix: *prefix,
+        tos: 0,
+        metric: 0,
+        protocol: OURS,
+        scope: if prefix.addr().is_ipv4() { Scope::Link } else { Scope::Universe },
+        kind: RouteKind::Unicast,
+        from: None,
+        preferred_source: prefix.addr().is_ipv4().then_some(*own),
+        mtu: None,
+        nexthop: None,
+        next_hops: vec![NextHop { interface: Some(*tap), ..NextHop::default() }],
+    }
+}
