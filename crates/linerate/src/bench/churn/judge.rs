@@ -1,8 +1,10 @@
 //! What the windows with changes say beside those without.
 //!
 //! A worker's longest loop on a virtual machine is mostly the time for which the host gave the CPU to somebody else: it is
-//! there with changes and without. What changes cost is what is there *more* with them. So both are printed, and the bar holds
-//! where the longest loop with changes is below it, or where loops beyond it are no more frequent with changes than without.
+//! there with changes and without; and on any machine it is the time for which another program had it. So windows in which the
+//! worker's thread lost its CPU to another are not judged, as long as there are enough others. What is left are the machine's
+//! own interruptions, which a worker cannot tell from anything else: the bar holds where the longest loop with changes is below
+//! it, or where loops beyond it are no more frequent with changes than without. Both are printed.
 
 use linerate_engine::clock::Clock;
 use linerate_pipeline::loop_times::LoopCounts;
@@ -15,6 +17,12 @@ pub(super) const HOLD_UP: f64 = 50.0;
 
 /// Loops beyond the bar are more frequent with changes when they are so by as many standard errors (Welch's t).
 pub(super) const EXCESS: f64 = 3.0;
+
+/// As many standard errors as are told.
+const CERTAIN: f64 = 1e3;
+
+/// So many windows of a kind in which the worker had its CPU are enough to leave the others out.
+const ENOUGH: usize = 20;
 
 /// Windows of one kind.
 #[derive(Clone, Debug)]
@@ -29,21 +37,29 @@ pub(super) struct Side {
     pub(super) beyond: Vec<f64>,
     /// All loops.
     pub(super) loops: LoopCounts,
+    /// Share of all windows in which the worker had its CPU throughout.
+    pub(super) undisturbed: f64,
+    /// Microseconds of the longest loop of any window, those that are not judged as well.
+    pub(super) longest_any: f64,
 }
 
 impl Side {
-    fn of<'a>(windows: impl Iterator<Item = &'a Seen> + Clone, clock: Clock) -> Option<Side> {
+    /// Of those windows that are judged.
+    fn of(all: &[&Seen], judged: fn(&Seen) -> bool, clock: Clock) -> Option<Side> {
+        let windows = all.iter().copied().filter(|s| judged(s));
         let each = |f: &dyn Fn(&Seen) -> f64| windows.clone().map(f).collect::<Vec<f64>>();
         let bar = (HOLD_UP * clock.hz() as f64 / 1e6) as u64;
-        let mut all = windows.clone().map(|s| s.loops.clone());
-        let mut loops = all.next()?;
-        all.for_each(|l| loops.add(&l));
+        let mut each_loops = windows.clone().map(|s| s.loops.clone());
+        let mut loops = each_loops.next()?;
+        each_loops.for_each(|l| loops.add(&l));
         Some(Side {
             rates: each(&|s| s.window.rate),
             capacities: each(&|s| s.window.capacity),
             longest: each(&|s| microseconds(s.loops.longest(), clock)),
             beyond: each(&|s| s.loops.from(bar) as f64),
             loops,
+            undisturbed: all.iter().filter(|s| s.undisturbed).count() as f64 / all.len().max(1) as f64,
+            longest_any: microseconds(all.iter().map(|s| s.loops.longest()).max().unwrap_or(0), clock),
         })
     }
 }
@@ -64,12 +80,22 @@ pub(super) struct Verdict {
 impl Verdict {
     /// Of all rounds; `None` where one kind has no window.
     pub(super) fn of(rounds: &[Round], clock: Clock) -> Option<Verdict> {
-        let with = Side::of(rounds.iter().flat_map(|r| &r.with), clock)?;
-        let without = Side::of(rounds.iter().flat_map(|r| &r.without), clock)?;
+        let with: Vec<&Seen> = rounds.iter().flat_map(|r| &r.with).collect();
+        let without: Vec<&Seen> = rounds.iter().flat_map(|r| &r.without).collect();
+        let enough = |all: &[&Seen]| all.iter().filter(|s| s.undisturbed).count() >= ENOUGH;
+        let judged: fn(&Seen) -> bool =
+            if enough(&with) && enough(&without) { |s| s.undisturbed } else { |_| true };
+        let with = Side::of(&with, judged, clock)?;
+        let without = Side::of(&without, judged, clock)?;
         let ratios = |f: fn(&Seen) -> f64| {
-            let median = |seen: &[Seen]| Summary::of(&seen.iter().map(f).collect::<Vec<_>>()).median;
+            let median = |seen: &[Seen]| {
+                Summary::of(&seen.iter().filter(|s| judged(s)).map(f).collect::<Vec<_>>()).median
+            };
             let pairs = rounds.iter().map(|r| (median(&r.with), median(&r.without)));
-            pairs.filter(|(_, without)| *without > 0.0).map(|(with, without)| with / without).collect()
+            pairs
+                .filter(|(with, without)| *with > 0.0 && *without > 0.0)
+                .map(|(with, without)| with / without)
+                .collect()
         };
         Some(Verdict {
             rate_ratios: ratios(|s| s.window.rate),
@@ -106,10 +132,10 @@ fn standard_errors(a: &[f64], b: &[f64]) -> f64 {
     };
     let ((mean_a, error_a), (mean_b, error_b)) = (moments(a), moments(b));
     let (difference, error) = (mean_a - mean_b, (error_a + error_b).sqrt());
-    if error > 0.0 {
-        difference / error
-    } else {
-        difference.signum() * if difference == 0.0 { 0.0 } else { f64::INFINITY }
+    match error > 0.0 {
+        true => (difference / error).clamp(-CERTAIN, CERTAIN),
+        false if difference == 0.0 => 0.0,
+        false => CERTAIN.copysign(difference),
     }
 }
 
@@ -120,6 +146,9 @@ mod tests {
     use super::*;
     use crate::demo::outcome::Window;
 
+    /// Of such a loop the tests say that another program had the CPU.
+    const OTHER_PROGRAM: u64 = 7_000_000;
+
     /// 1 GHz: a cycle is a nanosecond.
     fn clock() -> Clock {
         Clock::new(|| 0, 1_000_000_000)
@@ -128,7 +157,12 @@ mod tests {
     fn seen(rate: f64, loops: &[u64]) -> Seen {
         let times = LoopTimes::default();
         loops.iter().for_each(|l| times.note(*l));
-        Seen { window: Window { rate, capacity: rate, busy: 1.0, cpu: 1.0 }, loops: times.read() }
+        let undisturbed = !loops.contains(&OTHER_PROGRAM);
+        Seen {
+            window: Window { rate, capacity: rate, busy: 1.0, cpu: 1.0 },
+            loops: times.read(),
+            undisturbed,
+        }
     }
 
     /// Rounds with one window each.
@@ -155,6 +189,18 @@ mod tests {
         let v = verdict(&[held_up, held_up, stolen, held_up, held_up, held_up], &[short; 6]);
         assert!(!v.holds() && v.excess > EXCESS, "{v:?}");
         assert!(v.rate_ratios.iter().all(|r| (r - 0.9).abs() < 1e-9));
+    }
+
+    #[test]
+    fn windows_in_which_another_program_ran_are_not_judged_where_there_are_enough_others() {
+        let (short, other): (&[u64], &[u64]) = (&[6_000], &[6_000, OTHER_PROGRAM]);
+        let mut with = vec![short; ENOUGH];
+        with.push(other);
+        let v = verdict(&with, &vec![short; ENOUGH + 1]);
+        assert!(v.holds() && v.longest() < 10.0 && v.with.longest_any > 7_000.0, "{v:?}");
+        assert!(v.with.undisturbed < 1.0 && v.without.undisturbed == 1.0);
+        let v = verdict(&[other; 3], &[short; 3]);
+        assert!(v.longest() > 7_000.0, "too few to choose from");
     }
 
     #[test]

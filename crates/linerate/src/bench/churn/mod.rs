@@ -101,9 +101,9 @@ pub(crate) struct ChurnArgs {
 impl ChurnArgs {
     /// Rounds of a second without changes and three with them; at least two.
     fn timing(&self) -> Timing {
-        let window = Duration::from_millis(250);
+        let window = Duration::from_millis(10);
         let seconds = if self.quick { self.seconds.div_ceil(10) } else { self.seconds };
-        Timing { window, with: 12, without: 4, rounds: usize::from(seconds.div_ceil(3)).max(2) }
+        Timing { window, with: 300, without: 100, rounds: usize::from(seconds.div_ceil(3)).max(2) }
     }
 }
 
@@ -211,6 +211,7 @@ fn measure<A: Family>(
         frames: Frames(pool),
         meter: router.meter()?,
         yielding: cpus.one(),
+        disturbed: true,
     };
     let clock = router.clock();
     let timing = args.timing();
@@ -380,6 +381,9 @@ fn results(args: &ChurnArgs, found: &Found, v: &Verdict) -> Vec<Measured> {
     results.extend(beside("rate", "Mpps", &v.with.rates, &v.without.rates, &v.rate_ratios));
     results.extend(beside("capacity", "Mpps", &v.with.capacities, &v.without.capacities, &v.capacity_ratios));
     for (side, suffix) in [(&v.with, ""), (&v.without, ".without")] {
+        results.push(one(&format!("windows{suffix}"), "windows", side.longest.len() as f64));
+        results.push(one(&format!("undisturbed{suffix}"), "%", side.undisturbed * 100.0));
+        results.push(one(&format!("longest_loop.any{suffix}"), "us", side.longest_any));
         results.push(all(&format!("longest_loop{suffix}"), "us", &side.longest));
         results.push(one(&format!("loop.p50{suffix}"), "us", share(side, 0.5)));
         results.push(one(&format!("loop.p99999{suffix}"), "us", share(side, 0.99999)));

@@ -16,6 +16,9 @@ use crate::demo::station::Frames;
 /// After changes began or ended, before windows count.
 const SETTLE: Duration = Duration::from_millis(50);
 
+/// Share of a window for which the worker's loops must account.
+const PRESENT: f64 = 0.9;
+
 /// How long it all takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
@@ -35,6 +38,8 @@ pub(super) struct Seen {
     pub(super) window: Window,
     /// Loops of the worker.
     pub(super) loops: LoopCounts,
+    /// The worker's thread was not taken off its CPU, in this window and the one before, as far as this system knows.
+    pub(super) undisturbed: bool,
 }
 
 /// The windows of one round.
@@ -52,6 +57,8 @@ pub(super) struct Traffic<A, R, T> {
     pub(super) meter: Meter,
     /// The worker shares this thread's CPU.
     pub(super) yielding: bool,
+    /// The worker's thread lost its CPU in the last window.
+    pub(super) disturbed: bool,
 }
 
 impl<A: Ip> Traffic<A, RxQueue, TxQueue> {
@@ -94,13 +101,26 @@ impl<A: Ip> Traffic<A, RxQueue, TxQueue> {
     }
 
     fn window(&mut self, time: Duration) -> Seen {
-        let loops = self.meter.counters.loop_times.read();
-        let before = self.meter.read(self.tester.good());
+        let (meter, good) = (&self.meter, self.tester.good());
+        let (had, loops, cycles) =
+            (turns(meter.thread), meter.counters.loop_times.read(), meter.counters.cycles.get());
+        let before = meter.read(good);
         self.turn(time);
-        let after = self.meter.read(self.tester.good());
-        Seen {
-            window: self.meter.window(before, after),
-            loops: self.meter.counters.loop_times.read().since(&loops),
-        }
+        let meter = &self.meter;
+        let after = meter.read(self.tester.good());
+        let loops = meter.counters.loop_times.read().since(&loops);
+        // A thread that had no CPU at all was not given one either.
+        let ran = meter.clock.nanoseconds(meter.counters.cycles.get() - cycles) as f64;
+        let kept = ran >= PRESENT * time.as_nanos() as f64 && had.is_some() && had == turns(meter.thread);
+        let undisturbed = kept && !self.disturbed;
+        let window = meter.window(before, after);
+        self.disturbed = !kept;
+        Seen { window, loops, undisturbed }
     }
+}
+
+/// How often a thread was given a CPU so far: one that spins is given it again only after it was taken away.
+fn turns(thread: u32) -> Option<u64> {
+    let path = format!("/proc/self/task/{thread}/schedstat");
+    std::fs::read_to_string(path).ok()?.split_whitespace().nth(2)?.parse().ok()
 }
