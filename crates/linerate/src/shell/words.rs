@@ -205,7 +205,8 @@ impl Word {
         if let Some(exact) = self.next.iter().find(|w| w.name == typed) {
             return Ok(exact);
         }
-        let like = |alias: bool| self.next.iter().filter(move |w| w.alias == alias && w.name.starts_with(typed));
+        let like =
+            |alias: bool| self.next.iter().filter(move |w| w.alias == alias && w.name.starts_with(typed));
         for alias in [false, true] {
             let mut found = like(alias);
             match (found.next(), found.next()) {
@@ -249,7 +250,9 @@ impl Filter {
         let is = |name: &str| !word.is_empty() && name.starts_with(word);
         match () {
             () if is("count") => Ok(Filter::Count),
-            () if text.is_empty() => Err("expected `include`, `exclude` or `begin` with a text, or `count`".into()),
+            () if text.is_empty() => {
+                Err("expected `include`, `exclude` or `begin` with a text, or `count`".into())
+            }
             () if is("include") || word == "grep" => Ok(Filter::Include(text)),
             () if is("exclude") => Ok(Filter::Exclude(text)),
             () if is("begin") => Ok(Filter::Begin(text)),
@@ -295,7 +298,10 @@ mod tests {
             clap::Command::new("neighbors").about("Neighbours"),
             clap::Command::new("multicast").about("Multicast").subcommand(clap::Command::new("routes")),
         ]);
-        Commands::new(&clap::Command::new("linerate").subcommand(show).subcommand(clap::Command::new("run")), &["show"])
+        Commands::new(
+            &clap::Command::new("linerate").subcommand(show).subcommand(clap::Command::new("run")),
+            &["show"],
+        )
     }
 
     fn words(line: &str) -> Result<String, String> {
@@ -335,7 +341,10 @@ mod tests {
             ("run x.toml", "`run` is no command here: expected show, help, exit, quit"),
             ("show", "`show` is not a whole command: `show ?` says what may follow"),
             ("show ip", "`show ip` is not a whole command: `show ip ?` says what may follow"),
-            ("show colours", "`colours` is no command here: expected routes, interfaces, acl, neighbors, multicast,"),
+            (
+                "show colours",
+                "`colours` is no command here: expected routes, interfaces, acl, neighbors, multicast,",
+            ),
             ("show routes | sort", "expected `include`, `exclude` or `begin` with a text, or `count`"),
             ("show acl \"x", "a quotation is not closed"),
         ] {
