@@ -170,7 +170,7 @@ fn a_full_ring_and_a_receiver_that_shares_nothing() {
             // What the ring did not take is dropped, as a worker does.
             Packet::free_bulk(&mut batch);
         }
-        assert!(sent < 12 * 8 && sent >= 63, "{sent}");
+        assert!((63..12 * 8).contains(&sent), "{sent}");
         let mut received = receive(&mut rx[0], sent);
         assert_eq!(received.len(), sent);
         for (i, copy) in received.iter_mut().enumerate() {

@@ -170,7 +170,7 @@ mod tests {
             }
             let foreign = (0..100_000u32).filter(|x| filter.owns4(0x2000_0000 | x.wrapping_mul(40_503)));
             assert_eq!(foreign.count(), 0, "{n} interfaces");
-            let foreign = (0..100_000u128).filter(|x| filter.owns6(0x2a00 << 112 | x << 64 | x * 77));
+            let foreign = (0..100_000u128).filter(|x| filter.owns6(0x2a00 << 112 | x << 64 | (x * 77)));
             assert_eq!(foreign.count(), 0, "{n} interfaces");
             for vrf in 0..3 {
                 assert_eq!(addresses.own4(vrf).count(), all.iter().filter(|i| i.vrf == vrf).count());

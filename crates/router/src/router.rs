@@ -121,7 +121,10 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         let vrfs: Vec<VrfId> = config.vrfs.iter().map(|v| v.vrf).collect();
         let made = config.vrfs.iter().try_for_each(|v| match self.vrf(v.vrf) {
             None => self.add_vrf(v.vrf, &v.name),
-            Some(_) => Ok(self.name_vrf(v.vrf, v.name.clone())),
+            Some(_) => {
+                self.name_vrf(v.vrf, v.name.clone());
+                Ok(())
+            }
         });
         let interfaces = made.and_then(|()| self.use_interfaces(table));
         self.use_neighbors(config.neighbors);

@@ -155,8 +155,8 @@ proptest! {
         frames in prop::collection::vec((0usize..2, 0usize..3, prop::collection::vec(any::<u8>(), 0..140), 0usize..90), 1..40),
     ) {
         let mut bed = Testbed::new().unwrap();
-        for family in 0..2 {
-            for (group, out) in GROUPS[family].iter().zip([&[1, 2, 4][..], &[6], &[1]]) {
+        for groups in &GROUPS {
+            for (group, out) in groups.iter().zip([&[1, 2, 4][..], &[6], &[1]]) {
                 bed.multicast.set(key("*", group), MrouteOrigin::Learned, Some(Mroute { to_host: out.len() == 1, ..to(out) }));
             }
         }

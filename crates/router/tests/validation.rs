@@ -1,6 +1,6 @@
 //! Source validation, martians, directed broadcasts and redirects: each on the express way and by the regular nodes.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 mod common;
 

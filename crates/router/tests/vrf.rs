@@ -330,9 +330,11 @@ fn a_thousand_vrfs_come_and_go_and_memory_stays() {
         r.set_routes(n, 2, Source::Learned, table(500)).unwrap();
         let (all, plane) = (table(1)[0].clone(), Path::table(2));
         r.insert(n, 0, Source::Static, all.0, &RouteAction::Forward(vec![plane])).unwrap();
-        (worker.vrfs4.get(), worker.vrfs6.get());
+        worker.vrfs4.get();
+        worker.vrfs6.get();
         r.delete_vrf(n, 2).unwrap();
-        (worker.vrfs4.get(), worker.vrfs6.get());
+        worker.vrfs4.get();
+        worker.vrfs6.get();
         r.tick(n);
         if n % 100 == 99 {
             sizes.push(resident());

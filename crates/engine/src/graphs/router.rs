@@ -73,7 +73,7 @@ pub struct PuntLine<P> {
 
 impl<P> PuntLine<P> {
     /// The next packet; those of urgent classes first.
-    pub fn next(&mut self) -> Option<Punted<P>> {
+    pub fn take(&mut self) -> Option<Punted<P>> {
         self.urgent.pop().or_else(|_| self.other.pop()).ok()
     }
 }

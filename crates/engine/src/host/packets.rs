@@ -152,9 +152,9 @@ impl Pump {
                 std::thread::sleep(WAIT);
             }
             for key in std::mem::take(&mut self.ready) {
-                self.from_linux(key);
+                self.read_all(key);
             }
-            wait = if self.to_linux() { Duration::ZERO } else { WAIT };
+            wait = if self.write_all() { Duration::ZERO } else { WAIT };
         }
         // Packets go back to their pool by this thread's cache, which is given up last.
         drop(self);
@@ -162,11 +162,11 @@ impl Pump {
     }
 
     /// A turn of packets from each worker. Returns whether there may be more.
-    fn to_linux(&mut self) -> bool {
+    fn write_all(&mut self) -> bool {
         let mut more = false;
         for at in 0..self.setup.punts.len() {
             for turn in 0.. {
-                let Some((packet, index)) = self.setup.punts.get_mut(at).and_then(PuntLine::next) else {
+                let Some((packet, index)) = self.setup.punts.get_mut(at).and_then(PuntLine::take) else {
                     break;
                 };
                 self.write(&packet, index);
@@ -207,7 +207,7 @@ impl Pump {
     }
 
     /// A turn of frames from a tap to the worker that transmits by its port.
-    fn from_linux(&mut self, key: u64) {
+    fn read_all(&mut self, key: u64) {
         let index = key as IfIndex;
         let Some(Some(line)) = self.lines.get(usize::from(index)) else { return };
         let mut batch = Batch::<Mbuf>::new();

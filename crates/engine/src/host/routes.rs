@@ -345,9 +345,9 @@ fn flatten<'a>(
             let mut drops = None;
             // A member that is not described (yet) is left out.
             for (member, share) in &members.members {
-                match flatten(*member, weight.saturating_mul(*share), objects, hops, depth) {
-                    Some(Some(kind)) => drops = Some(kind),
-                    Some(None) | None => {}
+                let weight = weight.saturating_mul(*share);
+                if let Some(Some(kind)) = flatten(*member, weight, objects, hops, depth) {
+                    drops = Some(kind);
                 }
             }
             if hops.is_empty() { drops.map(Some) } else { Some(None) }

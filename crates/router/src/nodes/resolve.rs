@@ -366,7 +366,8 @@ where
 
     fn tick(&mut self, cx: &mut Cx<'_, P>, out: &mut Exits<'_, P, ResolveExit>) {
         // Whether there is anything to do or not: nothing that was replaced stays in memory because of this node.
-        (self.plane.vrfs4.get(), self.plane.vrfs6.get());
+        self.plane.vrfs4.get();
+        self.plane.vrfs6.get();
         if self.waiting.is_empty() {
             return;
         }

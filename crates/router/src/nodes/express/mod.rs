@@ -147,7 +147,8 @@ where
     }
 
     fn tick(&mut self, _: &mut Cx<'_, P>, _: &mut Exits<'_, P, ExpressExit>) {
-        (self.vrfs4.get(), self.vrfs6.get());
+        self.vrfs4.get();
+        self.vrfs6.get();
     }
 
     fn wants_tick(&self) -> bool {
