@@ -1,7 +1,7 @@
 //! Changes in batches: what a routing daemon sends in one go.
 //!
 //! A change in a full table waits for memory several times in a row: each line it reads says where the next one is. Two
-//! changes need not wait one after the other, though, so [`Fib::apply`](super::Fib::apply) asks for the lines of those that
+//! changes need not wait one after the other, though, so [`Fib::apply`] asks for the lines of those that
 //! come while it makes those that are due.
 
 use super::{Fib, FibError, NextHopId};
