@@ -260,3 +260,28 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         self.actions.get(route.id)?.key.on_link(interface)
     }
 }
+
+impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
+    /// Brings actions and neighbours up to date with what changed.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            if let Some(id) = self.actions.dirty.pop_first() {
+                self.resolve(id);
+            } else if let Some(at) = self.neighbors.take_changed() {
+                self.sync(at);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Ends a change. Only now are workers told to look again at packets they hold: all of it is in the tables, and no
+    /// other change need follow for them to see it.
+    pub(crate) fn finish(&mut self) {
+        self.settle();
+        if std::mem::take(&mut self.stirred) {
+            self.plane.wake();
+        }
+        self.plane.commit();
+    }
+}

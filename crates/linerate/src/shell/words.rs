@@ -86,7 +86,7 @@ impl Commands {
         root.next.push(Word::new("exit", "End the shell"));
         root.next.push(Word::new("quit", "End the shell"));
         for (alias, meaning) in ALIASES {
-            root.add(&mut alias.split(' '), &format!("the same as `{meaning}`"));
+            root.add(&alias.split(' ').collect::<Vec<_>>(), &format!("the same as `{meaning}`"));
         }
         Commands { root }
     }
@@ -183,21 +183,20 @@ impl Word {
         }
     }
 
-    fn add<'w>(&mut self, words: &mut impl Iterator<Item = &'w str>, about: &str) {
-        let Some(word) = words.next() else { return };
-        let at = match self.next.iter().position(|w| w.name == word) {
+    fn add(&mut self, words: &[&str], about: &str) {
+        let [word, rest @ ..] = words else { return };
+        let at = match self.next.iter().position(|w| w.name == *word) {
             Some(at) => at,
             None => {
                 self.next.push(Word { alias: true, ..Word::new(word, "") });
                 self.next.len() - 1
             }
         };
-        let next = &mut self.next[at];
-        let mut rest = words.peekable();
-        if rest.peek().is_none() && next.about.is_empty() {
+        let Some(next) = self.next.get_mut(at) else { return };
+        if rest.is_empty() && next.about.is_empty() {
             next.about = about.into();
         }
-        next.add(&mut rest, about);
+        next.add(rest, about);
     }
 
     /// The word that `typed` is, or abbreviates. The program's own words come before other systems'.
