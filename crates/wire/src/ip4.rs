@@ -126,11 +126,11 @@ pub fn is_martian_source(addr: u32) -> bool {
     TABLE[(addr >> 24) as usize]
 }
 
-/// Whether an address may be special: [a martian](is_martian_source), or [link-local](is_link_local) as far as the first
-/// octet tells. One load for what forwarding must look at more closely.
+/// Whether an address is special: [a martian](is_martian_source), or [link-local](is_link_local). Exactly, for packets to the
+/// rest of 169/8 must not go another way than all others.
 #[inline(always)]
 pub fn is_suspect(addr: u32) -> bool {
-    SUSPECT[(addr >> 24) as usize]
+    is_martian_source(addr) | is_link_local(addr)
 }
 
 /// Whether an address is link-local, 169.254/16, which no router forwards (RFC 3927 2.7).
@@ -138,12 +138,6 @@ pub fn is_suspect(addr: u32) -> bool {
 pub const fn is_link_local(addr: u32) -> bool {
     addr >> 16 == 0xa9fe
 }
-
-static SUSPECT: [bool; 256] = {
-    let mut table = MARTIAN;
-    table[169] = true;
-    table
-};
 
 /// By the first octet: a load is cheaper than three comparisons.
 const MARTIAN: [bool; 256] = {

@@ -24,7 +24,7 @@ const CERTAIN: f64 = 1e3;
 /// So many windows of a kind in which the worker had its CPU are enough to leave the others out.
 const ENOUGH: usize = 20;
 
-/// Windows of one kind.
+/// Windows of one kind: rates of all of them, loops of those that are judged.
 #[derive(Clone, Debug)]
 pub(super) struct Side {
     /// Million verified packets per second, by window.
@@ -53,8 +53,8 @@ impl Side {
         let mut loops = each_loops.next()?;
         each_loops.for_each(|l| loops.add(&l));
         Some(Side {
-            rates: each(&|s| s.window.rate),
-            capacities: each(&|s| s.window.capacity),
+            rates: all.iter().map(|s| s.window.rate).collect(),
+            capacities: all.iter().map(|s| s.window.capacity).collect(),
             longest: each(&|s| microseconds(s.loops.longest(), clock)),
             beyond: each(&|s| s.loops.from(bar) as f64),
             loops,
@@ -88,9 +88,7 @@ impl Verdict {
         let with = Side::of(&with, judged, clock)?;
         let without = Side::of(&without, judged, clock)?;
         let ratios = |f: fn(&Seen) -> f64| {
-            let median = |seen: &[Seen]| {
-                Summary::of(&seen.iter().filter(|s| judged(s)).map(f).collect::<Vec<_>>()).median
-            };
+            let median = |seen: &[Seen]| Summary::of(&seen.iter().map(f).collect::<Vec<_>>()).median;
             let pairs = rounds.iter().map(|r| (median(&r.with), median(&r.without)));
             pairs
                 .filter(|(with, without)| *with > 0.0 && *without > 0.0)
