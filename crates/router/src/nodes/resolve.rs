@@ -131,6 +131,12 @@ impl Gleans {
         }
     }
 
+    /// Nothing waits any more.
+    fn clear(&mut self) {
+        self.order.clear();
+        self.counts.fill(0);
+    }
+
     fn count(&self, interface: IfIndex) -> usize {
         self.counts.get(usize::from(interface)).copied().map_or(0, usize::from)
     }
@@ -410,7 +416,7 @@ where
             cx.counters.dropped(packet.rx_port(), DropReason::Shutdown, 1);
         }
         self.held = 0;
-        self.gleans = Gleans::new(self.limits.neighbors);
+        self.gleans.clear();
     }
 
     fn trace(&self, packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
