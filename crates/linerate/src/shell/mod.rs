@@ -10,7 +10,7 @@ mod words;
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use clap::Args;
 use rustyline::error::ReadlineError;
@@ -48,15 +48,10 @@ pub(crate) fn run(args: &ShellArgs, program: &clap::Command) -> Result<(), Failu
     let commands = words::Commands::new(program, &COMMANDS);
     let shell = Shell { args, commands: &commands };
     if !args.command.is_empty() {
-        return args.command.iter().try_for_each(|line| shell.obey(line).map(drop));
+        return shell.read(args.command.iter().cloned().map(Ok));
     }
     if !io::stdin().is_terminal() {
-        for line in io::stdin().lock().lines() {
-            if shell.obey(&line?)? == After::End {
-                break;
-            }
-        }
-        return Ok(());
+        return shell.read(io::stdin().lock().lines());
     }
     shell.talk()
 }
@@ -65,7 +60,15 @@ pub(crate) fn run(args: &ShellArgs, program: &clap::Command) -> Result<(), Failu
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
     GoOn,
+    /// The command failed, and has said why.
+    Failed,
     End,
+}
+
+impl After {
+    fn of(status: ExitStatus) -> Self {
+        if status.success() { After::GoOn } else { After::Failed }
+    }
 }
 
 struct Shell<'a> {
@@ -74,6 +77,22 @@ struct Shell<'a> {
 }
 
 impl Shell<'_> {
+    /// Obeys line by line, as far as there are any; fails in the end where any command did.
+    fn read(&self, lines: impl Iterator<Item = io::Result<String>>) -> Result<(), Failure> {
+        let mut failed = 0;
+        for line in lines {
+            match self.obey(&line?)? {
+                After::GoOn => {}
+                After::Failed => failed += 1,
+                After::End => break,
+            }
+        }
+        match failed {
+            0 => Ok(()),
+            n => Err(anyhow::anyhow!("{n} of the commands failed").into()),
+        }
+    }
+
     fn talk(&self) -> Result<(), Failure> {
         let failed = |e: ReadlineError| Failure::Other(e.into());
         let config = Config::builder().auto_add_history(true).max_history_size(1000).map_err(failed)?.build();
@@ -89,7 +108,7 @@ impl Shell<'_> {
             match editor.readline(&prompt) {
                 Ok(line) => match self.obey(&line) {
                     Ok(After::End) => break,
-                    Ok(After::GoOn) => {}
+                    Ok(After::GoOn | After::Failed) => {}
                     Err(failure) => drop(crate::exit::code(Err(failure))),
                 },
                 // Ctrl-C gives a line up.
@@ -112,28 +131,29 @@ impl Shell<'_> {
             Ok(Line::Nothing) => {}
             Ok(Line::End) => return Ok(After::End),
             Ok(Line::Help(text)) => io::stdout().write_all(text.as_bytes())?,
-            Ok(Line::Command(words, filter)) => self.run(&words, filter.as_ref())?,
-            Err(message) => writeln!(io::stderr(), "% {message}")?,
+            Ok(Line::Command(words, filter)) => return self.run(&words, filter.as_ref()),
+            Err(message) => {
+                writeln!(io::stderr(), "% {message}")?;
+                return Ok(After::Failed);
+            }
         }
         Ok(After::GoOn)
     }
 
-    fn run(&self, words: &[String], filter: Option<&Filter>) -> Result<(), Failure> {
+    fn run(&self, words: &[String], filter: Option<&Filter>) -> Result<After, Failure> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(words).args(["--instance", &self.args.instance]);
         if let Some(socket) = &self.args.socket {
             command.arg("--socket").arg(socket);
         }
         let Some(filter) = filter else {
-            command.status()?;
-            return Ok(());
+            return Ok(After::of(command.status()?));
         };
         let mut child = command.stdout(Stdio::piped()).spawn()?;
         if let Some(out) = child.stdout.take() {
             filter.pass(BufReader::new(out), &mut io::stdout().lock())?;
         }
-        child.wait()?;
-        Ok(())
+        Ok(After::of(child.wait()?))
     }
 }
 
