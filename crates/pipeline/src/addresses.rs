@@ -8,9 +8,9 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use crate::policy::VrfId;
 use crate::{IfIndex, Interface};
 
-/// Words of the filter, 64 bits each: of foreign addresses as many in 65,536 look like one of the router's as that has. The
+/// Words of the filter, 64 bits each: of foreign addresses as many in 16,384 look like one of the router's as that has. The
 /// size is fixed so that looking needs no more than the address of it.
-const WORDS: usize = 1024;
+const WORDS: usize = 256;
 
 /// The addresses at one moment.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl Addresses {
         exact6.sort_unstable();
         let mut filter = Box::new([0; WORDS]);
         for hash in exact4.iter().map(|a| hash4(*a)).chain(exact6.iter().map(|a| hash6(*a))) {
-            filter[(hash >> 22) as usize] |= 1 << (hash >> 16 & 63);
+            filter[(hash >> 24) as usize] |= 1 << (hash >> 18 & 63);
         }
         Addresses { own4, own6, broadcast4, filter, exact4, exact6 }
     }
@@ -123,7 +123,7 @@ impl OwnFilter<'_> {
 
     #[inline(always)]
     fn has(self, hash: u32) -> bool {
-        self.bits[(hash >> 22) as usize] >> (hash >> 16 & 63) & 1 != 0
+        self.bits[(hash >> 24) as usize] >> (hash >> 18 & 63) & 1 != 0
     }
 }
 
