@@ -19,7 +19,7 @@ pub trait Shape: Address + sealed::Sealed {
     fn words(src: Self, dst: Self) -> Self::Words;
 
     /// Source and destination as they are in the words.
-    fn addresses(words: &Self::Words) -> [Self; 2];
+    fn addresses(words: &[u64]) -> [Self; 2];
 
     /// Index of the word and lowest bit in it of the first (most significant) address word of source and destination,
     /// with the number of its bits that lie there.
@@ -117,7 +117,7 @@ mod sealed {
 impl Shape for u32 {
     type Words = [u64; 3];
     type Lanes = Lanes4;
-    fn addresses(words: &[u64; 3]) -> [u32; 2] {
+    fn addresses(words: &[u64]) -> [u32; 2] {
         [(words[0] >> 32) as u32, words[0] as u32]
     }
     const ADDRESSES: [AddressPlace; 2] =
@@ -132,7 +132,7 @@ impl Shape for u32 {
 impl Shape for u128 {
     type Words = [u64; 6];
     type Lanes = Lanes6;
-    fn addresses(words: &[u64; 6]) -> [u128; 2] {
+    fn addresses(words: &[u64]) -> [u128; 2] {
         let whole = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);
         [whole(words[0], words[1]), whole(words[2], words[3])]
     }
@@ -174,16 +174,17 @@ pub(super) mod opt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Key<A: Shape> {
-    pub(super) words: A::Words,
+    /// The words, as rules are compared with them.
+    pub(super) lanes: A::Lanes,
 }
 
 impl<A: Shape> Key<A> {
     /// A whole datagram without VLAN tag, with DSCP 0, of which nothing above the network layer is known.
     #[inline]
     pub fn new(src: A, dst: A, protocol: u8) -> Self {
-        let mut words = A::words(src, dst);
-        words.get_mut()[A::Words::COUNT - 2] = u64::from(protocol) << opt::PROTOCOL | opt::INITIAL;
-        Key { words }
+        let mut lanes = A::Lanes::new(A::words(src, dst).get());
+        lanes.words_mut()[A::Words::COUNT - 2] = u64::from(protocol) << opt::PROTOCOL | opt::INITIAL;
+        Key { lanes }
     }
 
     /// A whole datagram without VLAN tag, with the first bytes of what follows the network layer: `ports` are bytes 0 to 3 (ports,
@@ -195,8 +196,9 @@ impl<A: Shape> Key<A> {
         let is_icmp = u64::from(protocol == A::ICMP).wrapping_neg();
         let both = u32::from_be_bytes(ports);
         let (first, second) = (u64::from(both >> 16) << 48, u64::from(both & 0xffff) << 48);
-        let mut words = A::words(src, dst);
-        words.get_mut()[A::Words::COUNT - 2] = second & kind.ports
+        let mut lanes = A::Lanes::new(A::words(src, dst).get());
+        let words = lanes.words_mut();
+        words[A::Words::COUNT - 2] = second & kind.ports
             | first & is_icmp
             | u64::from(protocol) << opt::PROTOCOL
             | u64::from(flags) << opt::FLAGS & kind.flags
@@ -204,15 +206,15 @@ impl<A: Shape> Key<A> {
             | opt::INITIAL
             | kind.has
             | opt::HAS_ICMP & is_icmp;
-        words.get_mut()[A::Words::COUNT - 1] = first & kind.ports;
-        Key { words }
+        words[A::Words::COUNT - 1] = first & kind.ports;
+        Key { lanes }
     }
 
     /// With transport ports (UDP, TCP, SCTP, DCCP, UDP-Lite: whatever begins with them).
     #[inline]
     pub fn with_ports(mut self, src: u16, dst: u16) -> Self {
         *self.options() |= u64::from(dst) << opt::PORT | opt::HAS_PORTS;
-        self.words.get_mut()[A::Words::COUNT - 1] = u64::from(src) << 48;
+        self.lanes.words_mut()[A::Words::COUNT - 1] = u64::from(src) << 48;
         self
     }
 
@@ -255,29 +257,35 @@ impl<A: Shape> Key<A> {
 
     /// The source address.
     pub fn src(&self) -> A {
-        A::addresses(&self.words)[0]
+        A::addresses(self.words())[0]
     }
 
     /// The destination address.
     pub fn dst(&self) -> A {
-        A::addresses(&self.words)[1]
+        A::addresses(self.words())[1]
     }
 
     /// The protocol.
     pub fn protocol(&self) -> u8 {
-        (self.words.get()[A::Words::COUNT - 2] >> opt::PROTOCOL) as u8
+        (self.words()[A::Words::COUNT - 2] >> opt::PROTOCOL) as u8
     }
 
     /// Source and destination port, where it has them.
     pub fn ports(&self) -> Option<(u16, u16)> {
-        let options = self.words.get()[A::Words::COUNT - 2];
-        let src = self.words.get()[A::Words::COUNT - 1] >> 48;
+        let options = self.words()[A::Words::COUNT - 2];
+        let src = self.words()[A::Words::COUNT - 1] >> 48;
         (options & opt::HAS_PORTS != 0).then_some((src as u16, (options >> opt::PORT) as u16))
+    }
+
+    /// The words, and zeros behind them.
+    #[inline(always)]
+    pub(super) fn words(&self) -> &[u64] {
+        self.lanes.words()
     }
 
     #[inline(always)]
     fn options(&mut self) -> &mut u64 {
-        &mut self.words.get_mut()[A::Words::COUNT - 2]
+        &mut self.lanes.words_mut()[A::Words::COUNT - 2]
     }
 }
 
