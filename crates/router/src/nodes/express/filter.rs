@@ -66,6 +66,9 @@ pub(super) struct Lists<A: ListOf> {
     input: [ActionId; BURST],
     /// Number of the outgoing list, and what it says.
     output: [(Option<u16>, ActionId); BURST],
+    /// Bit per packet that is to be counted, and its length.
+    sent: u64,
+    lengths: [u32; BURST],
 }
 
 /// The lists as they are for one batch.
@@ -104,6 +107,8 @@ impl<A: PlainFamily> Lists<A> {
             left: 0,
             input: [0; BURST],
             output: [(None, 0); BURST],
+            sent: 0,
+            lengths: [0; BURST],
         }
     }
 
@@ -118,23 +123,19 @@ impl<A: PlainFamily> Lists<A> {
         way: Way<'_>,
     ) {
         self.left = 0;
-        let packets =
-            || batch.iter().zip(families).filter(|(_, f)| **f == A::FAMILY).map(|(packet, _)| packet);
-        for (j, (packet, key)) in packets().zip(self.keys.iter_mut()).enumerate() {
-            match A::key(packet) {
-                Some(found) => *key = found,
-                None => self.left |= 1 << j,
-            }
-        }
         let n = ids.len().min(BURST);
+        if n == batch.len() {
+            self.take_keys(batch.iter());
+        } else {
+            self.take_keys(of_family::<A, P>(batch, families));
+        }
         if let Some(list) = met.input.and_then(|number| met.table.list(number)) {
-            self.workspace.lookup_batch(A::of(list), &self.keys[..n], &mut self.input[..n]);
-            for (j, action) in self.input.iter().enumerate().take(n) {
-                self.left |= u64::from(!Decision::of(*action).is_plain()) << j;
-            }
+            let (Some(keys), Some(input)) = (self.keys.get(..n), self.input.get_mut(..n)) else { return };
+            self.workspace.lookup_batch(A::of(list), keys, input);
+            self.left |= not_plain(input);
         }
         if met.output {
-            let numbers = packets().zip(ids).map(|(packet, id)| {
+            let numbers = of_family::<A, P>(batch, families).zip(ids).map(|(packet, id)| {
                 let interface = A::way_out(packet, *id, way).map(Plain::interface);
                 interface.and_then(|interface| met.table.bound(Direction::Out, interface))
             });
@@ -147,33 +148,49 @@ impl<A: PlainFamily> Lists<A> {
         }
     }
 
+    /// Takes the keys of these packets.
+    #[inline(always)]
+    fn take_keys<'p, P: Packet>(&mut self, packets: impl Iterator<Item = &'p P>) {
+        let mut left = 0;
+        for (j, (packet, key)) in packets.zip(self.keys.iter_mut()).enumerate() {
+            match A::key(packet) {
+                Some(found) => *key = found,
+                None => left |= 1 << j,
+            }
+        }
+        self.left |= left;
+    }
+
     /// Asks the outgoing lists about the packets whose bits are set, one list after the other.
     #[inline(never)]
     fn ask_output(&mut self, met: Met<'_>, mut wanted: u64) {
         while wanted != 0 {
             let first = wanted.trailing_zeros() as usize % BURST;
             let number = self.output[first].0;
-            let same = |j: usize| wanted >> j & 1 != 0 && self.output[j].0 == number;
-            let these = (0..BURST).filter(|j| same(*j)).fold(0u64, |bits, j| bits | 1 << j);
+            let of_list = |j: usize| u64::from(self.output[j].0 == number) << j;
+            let these = (0..BURST).fold(0, |bits, j| bits | of_list(j)) & wanted;
             wanted &= !these;
             let Some(list) = number.and_then(|number| met.table.list(number)) else { continue };
-            let positions = || (0..BURST).filter(|j| these >> j & 1 != 0);
-            let mut keys = [self.keys[first]; BURST];
-            keys.iter_mut().zip(positions()).for_each(|(key, j)| *key = self.keys[j]);
-            let (n, mut found) = (these.count_ones() as usize, [0; BURST]);
+            let (mut keys, mut n) = ([self.keys[first]; BURST], 0);
+            each(these, |j| {
+                keys[n % BURST] = self.keys[j % BURST];
+                n += 1;
+            });
+            let mut found = [0; BURST];
             self.workspace.lookup_batch(A::of(list), &keys[..n], &mut found[..n]);
-            for (j, action) in positions().zip(found) {
-                self.output[j].1 = action;
+            let mut found = found.into_iter();
+            each(these, |j| {
+                let action = found.next().unwrap_or_default();
+                self.output[j % BURST].1 = action;
                 self.left |= u64::from(!Decision::of(action).is_plain()) << j;
-            }
+            });
         }
     }
 
-    /// Makes packet `j` of the family ready to leave and counts it, where the lists permit it.
+    /// Makes packet `j` of the family ready to leave and notes it for [`count`](Self::count), where the lists permit it.
     #[inline(always)]
     pub(super) fn rewrite<P: Packet>(
-        &self,
-        met: Met<'_>,
+        &mut self,
         j: usize,
         packet: &mut P,
         id: NextHopId,
@@ -183,13 +200,59 @@ impl<A: PlainFamily> Lists<A> {
             return Err(Left::Other);
         }
         let port = A::rewrite(packet, id, way)?;
-        met.row.add(Decision::of(self.input[j % BURST]), packet.len());
-        if met.output {
-            let (number, action) = self.output[j % BURST];
-            if let Some(list) = number.and_then(|number| met.table.list(number)) {
-                list.row(met.worker).add(Decision::of(action), packet.len());
-            }
-        }
+        self.sent |= 1 << (j % BURST);
+        self.lengths[j % BURST] = packet.len() as u32;
         Ok(port)
+    }
+
+    /// Counts what has been sent: all at once, so that the counters' cache lines come at the same time.
+    #[inline(always)]
+    pub(super) fn count(&mut self, met: Met<'_>) {
+        let sent = std::mem::take(&mut self.sent);
+        if met.input.is_some() {
+            each(sent, |j| {
+                met.row.add(Decision::of(self.input[j % BURST]), self.lengths[j % BURST] as usize)
+            });
+        }
+        if met.output {
+            let (mut number, mut row) = (None, Row::default());
+            each(sent, |j| {
+                let (of, action) = self.output[j % BURST];
+                if of != number {
+                    number = of;
+                    let list = number.and_then(|number| met.table.list(number));
+                    row = list.map(|list| list.row(met.worker)).unwrap_or_default();
+                }
+                row.add(Decision::of(action), self.lengths[j % BURST] as usize);
+            });
+        }
+    }
+}
+
+/// The packets of a family.
+#[inline(always)]
+fn of_family<'p, A: PlainFamily, P: Packet>(
+    batch: &'p Batch<P>,
+    families: &'p [Family; BURST],
+) -> impl Iterator<Item = &'p P> {
+    batch.iter().zip(families).filter(|(_, family)| **family == A::FAMILY).map(|(packet, _)| packet)
+}
+
+/// A bit for each action that does not plainly permit. Nearly always there is none.
+#[inline(always)]
+fn not_plain(actions: &[ActionId]) -> u64 {
+    let any = actions.iter().fold(0, |any, action| any | action);
+    if Decision::of(any).is_plain() {
+        return 0;
+    }
+    actions.iter().rev().fold(0, |bits, action| bits << 1 | u64::from(!Decision::of(*action).is_plain()))
+}
+
+/// Calls `f` with the number of each bit that is set.
+#[inline(always)]
+fn each(mut bits: u64, mut f: impl FnMut(usize)) {
+    while bits != 0 {
+        f(bits.trailing_zeros() as usize);
+        bits &= bits - 1;
     }
 }

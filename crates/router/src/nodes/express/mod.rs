@@ -183,22 +183,24 @@ fn filtered<P: Packet>(
     if ip4.n == batch.len() {
         forward(sender, batch, |packet| {
             let (j, id) = ids4.next().ok_or(Left::Other)?;
-            lists4.rewrite(met, j, packet, *id, way)
+            lists4.rewrite(j, packet, *id, way)
         });
     } else if ip4.n + ip6.n > 0 {
         let mut families = families.iter();
         forward(sender, batch, |packet| match families.next() {
             Some(Family::Ip4) => {
                 let (j, id) = ids4.next().ok_or(Left::Other)?;
-                lists4.rewrite(met, j, packet, *id, way)
+                lists4.rewrite(j, packet, *id, way)
             }
             Some(Family::Ip6) => {
                 let (j, id) = ids6.next().ok_or(Left::Other)?;
-                lists6.rewrite(met, j, packet, *id, way)
+                lists6.rewrite(j, packet, *id, way)
             }
             _ => Err(Left::Other),
         });
     }
+    lists4.count(met);
+    lists6.count(met);
 }
 
 impl Picked {
