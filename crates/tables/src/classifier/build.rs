@@ -63,9 +63,9 @@ pub(super) fn bytes_at_most<A: Shape>(n: usize) -> usize {
     let lists = 2 * (2 * n + copies);
     let root_rows = n.div_ceil(64).next_power_of_two().min(n.div_ceil(64) + 8) * 256 * bits::BYTES;
     let words = rows + root_rows;
-    let rules = n * (size_of::<Record<A::Lanes>>() + size_of::<ActionId>());
+    let rules = (n + 1) * size_of::<Record<A::Lanes>>();
     // A bit vector takes part of the rows' budget that is far more than its head.
-    4 * (cells + lists) + 9 * words + rules + ROOT_NODES * size_of::<Node>() + size_of::<ActionId>()
+    4 * (cells + lists) + 9 * words + rules + 2 * ROOT_NODES * size_of::<Node>()
 }
 
 struct Builder<'a, A: Shape> {
@@ -107,8 +107,7 @@ pub(super) fn build<A: Shape>(
     rules: impl Iterator<Item = (Pattern<A::Words>, ActionId)>,
     no_match: ActionId,
 ) -> Table<A> {
-    let (patterns, mut actions) = distinct(rules);
-    actions.push(no_match);
+    let (patterns, actions) = distinct(rules);
     let everything = Pattern { mask: A::Words::ZERO, value: A::Words::ZERO, ports: [Range::ALL; 2] };
     let n = patterns.len();
     let mut builder: Builder<'_, A> = Builder {
@@ -154,8 +153,12 @@ pub(super) fn build<A: Shape>(
         lists,
         bits,
         rows,
-        records: patterns.iter().map(Record::new).collect(),
-        actions,
+        records: patterns
+            .iter()
+            .zip(actions)
+            .chain([(&everything, no_match)])
+            .map(|(pattern, action)| Record::new(pattern, action))
+            .collect(),
     }
 }
 

@@ -6,6 +6,10 @@ pub trait Lanes: Copy + Default + Eq + std::fmt::Debug + std::hash::Hash + Send 
     const PORTS: Self;
     /// From words.
     fn new(words: &[u64]) -> Self;
+    /// The last word, which no key uses.
+    fn spare(&self) -> u64;
+    /// The same, to be written to.
+    fn spare_mut(&mut self) -> &mut u64;
     /// As words, four for each vector.
     fn words(&self) -> &[u64];
     /// The same, to be written to.
@@ -35,6 +39,16 @@ macro_rules! lanes {
                     *padded = *word;
                 }
                 $name(padded)
+            }
+
+            #[inline(always)]
+            fn spare(&self) -> u64 {
+                self.0[$padded - 1]
+            }
+
+            #[inline(always)]
+            fn spare_mut(&mut self) -> &mut u64 {
+                &mut self.0[$padded - 1]
             }
 
             #[inline(always)]

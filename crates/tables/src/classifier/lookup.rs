@@ -9,7 +9,7 @@ use super::{
     kernel::{Cells, Steps},
     key::{Key, Shape},
     rule::ActionId,
-    table::{Cell, INDEX, Kind, LAST, Node, Table},
+    table::{Cell, INDEX, Kind, LAST, Node, Record, Table},
 };
 
 /// Keys treated together.
@@ -177,7 +177,7 @@ pub(super) fn lookup<A: Shape>(
     out: &mut [ActionId],
 ) {
     for (keys, out) in keys.chunks(LANES).zip(out.chunks_mut(LANES)) {
-        *scratch.best = [table.records.len() as u32; LANES];
+        *scratch.best = [table.records.len().saturating_sub(1) as u32; LANES];
         scratch.known = 0;
         let all = u64::MAX >> (LANES - keys.len().clamp(1, LANES));
         let others = match table.root.split_first() {
@@ -195,7 +195,7 @@ pub(super) fn lookup<A: Shape>(
             look_up_few(steps, table, scratch, keys, open);
         }
         for (out, &best) in out.iter_mut().zip(scratch.best.iter()) {
-            *out = table.actions.get(best as usize).copied().unwrap_or_default();
+            *out = table.records.get(best as usize).map_or(0, Record::action);
         }
     }
 }

@@ -134,20 +134,28 @@ impl Node {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Record<L> {
-    /// Bits that count; in a port's lane, the length of the range less one.
+    /// Bits that count; in a port's lane, the length of the range less one; in the spare word, where keys are 0, the action.
     pub(super) mask: L,
     /// What they are; the first port.
     pub(super) value: L,
 }
 
 impl<L: Lanes> Record<L> {
-    pub(super) fn new<W: Words>(pattern: &Pattern<W>) -> Self {
+    pub(super) fn new<W: Words>(pattern: &Pattern<W>, action: ActionId) -> Self {
         let (mut mask, mut value) = (pattern.mask, pattern.value);
         for (range, word) in pattern.ports.iter().zip(port_words::<W>()) {
             mask.get_mut()[word] |= u64::from(range.last - range.first) << 48;
             value.get_mut()[word] |= u64::from(range.first) << 48;
         }
-        Record { mask: L::new(mask.get()), value: L::new(value.get()) }
+        let mut record = Record { mask: L::new(mask.get()), value: L::new(value.get()) };
+        *record.mask.spare_mut() = action.into();
+        record
+    }
+
+    /// What keys get whose first rule it is.
+    #[inline(always)]
+    pub(super) fn action(&self) -> ActionId {
+        self.mask.spare() as ActionId
     }
 }
 
@@ -168,9 +176,8 @@ pub(super) struct Table<A: Shape> {
     pub(super) lists: Vec<u32>,
     pub(super) bits: Vec<Bits>,
     pub(super) rows: Vec<u64>,
-    pub(super) records: Vec<Record<A::Lanes>>,
     /// By rule; one more at the end for keys that match none.
-    pub(super) actions: Vec<ActionId>,
+    pub(super) records: Vec<Record<A::Lanes>>,
 }
 
 impl<A: Shape> Table<A> {
@@ -184,6 +191,5 @@ impl<A: Shape> Table<A> {
             + size_of_val(&self.bits[..])
             + size_of_val(&self.rows[..])
             + size_of_val(&self.records[..])
-            + size_of_val(&self.actions[..])
     }
 }
