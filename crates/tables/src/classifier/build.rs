@@ -186,15 +186,15 @@ fn costs(n: usize) -> Vec<f32> {
     let cost = |n: usize| match n {
         0 => 0.0,
         1 => 1.0,
-        2..=4 => 0.5 + 0.6 * n as f32,
-        _ => 2.9 + 2.5 * (n as f32 / 4.0).log2(),
+        2..=4 => 0.8 + 0.4 * n as f32,
+        _ => 2.4 + 2.0 * (n as f32 / 4.0).log2(),
     };
     (0..=n).map(cost).collect()
 }
 
 /// What one rule after the other costs on average.
 fn list_cost(n: usize) -> f32 {
-    0.5 + 0.6 * n as f32
+    0.8 + 0.4 * n as f32
 }
 
 impl<A: Shape> Builder<'_, A> {
@@ -416,7 +416,7 @@ impl<A: Shape> Builder<'_, A> {
         self.counts.resize(1 << log2, 0);
         let most = ways(n, extractor);
         let (mut left, mut copies) = (0usize, 0usize);
-        let node_cost = if self.at_root { 0.8 } else { 1.6 };
+        let node_cost = if self.at_root { 0.8 } else { 2.2 };
         let mut looked_at = 0;
         for &slot in rules {
             let rule = self.patterns.get(slot as usize)?;
@@ -461,11 +461,12 @@ impl<A: Shape> Builder<'_, A> {
         }
         let inside = sum / total as f32;
         let share = (fit as f32 / n as f32).min(0.98);
-        let further = if left < 3 {
-            0.6 * left as f32
-        } else {
-            node_cost * (left as f32 / 2.0).ln() / -(1.0 - share).ln()
-        };
+        let further = 0.7
+            * if left < 3 {
+                0.6 * left as f32
+            } else {
+                node_cost * (left as f32 / 2.0).ln() / -(1.0 - share).ln()
+            };
         Some((node_cost + inside + further + 0.05 * extra as f32 / n as f32, left))
     }
 }

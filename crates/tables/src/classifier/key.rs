@@ -77,35 +77,42 @@ impl<const N: usize> Words for [u64; N] {
 
 /// What a transport protocol's first bytes are.
 struct Transport {
-    /// All ones in a port's place, where it has ports.
-    ports: u64,
+    /// All ones in the destination port's place, where it has one or an ICMP type and code.
+    second: u64,
+    /// All ones in the source port's place.
+    first: u64,
     /// All ones where it has TCP's flags.
     flags: u64,
     has: u64,
+    /// How far the first four bytes are rotated for what belongs in the destination port's place.
+    rotate: u64,
 }
 
 impl Transport {
     const ALL: [Transport; 4] = {
-        const PORTS: u64 = 0xffff << opt::PORT;
-        const NONE: Transport = Transport { ports: 0, flags: 0, has: 0 };
+        const PORT: u64 = 0xffff << opt::PORT;
+        const NONE: Transport = Transport { second: 0, first: 0, flags: 0, has: opt::INITIAL, rotate: 0 };
+        const PORTS: Transport =
+            Transport { second: PORT, first: PORT, has: opt::INITIAL | opt::HAS_PORTS, ..NONE };
         [
             NONE,
-            Transport { ports: PORTS, flags: 0, has: opt::HAS_PORTS },
-            Transport { ports: PORTS, flags: 0xff << opt::FLAGS, has: opt::HAS_PORTS },
-            NONE,
+            PORTS,
+            Transport { flags: 0xff << opt::FLAGS, ..PORTS },
+            Transport { second: PORT, has: opt::INITIAL | opt::HAS_ICMP, rotate: 16, ..NONE },
         ]
     };
 
-    /// Which of them each protocol is: TCP, and those that have ports only (UDP, DCCP, SCTP, UDP-Lite).
-    const KINDS: [u8; 256] = {
+    /// Which of them each protocol is: TCP, those that have ports only (UDP, DCCP, SCTP, UDP-Lite), and ICMP.
+    const fn kinds(icmp: u8) -> [u8; 256] {
         let mut kinds = [0; 256];
         kinds[6] = 2;
         kinds[17] = 1;
         kinds[33] = 1;
         kinds[132] = 1;
         kinds[136] = 1;
+        kinds[icmp as usize] = 3;
         kinds
-    };
+    }
 }
 
 mod sealed {
@@ -192,23 +199,21 @@ impl<A: Shape> Key<A> {
     /// for each field, without a branch.
     #[inline(always)]
     pub fn whole(src: A, dst: A, protocol: u8, dscp: u8, ports: [u8; 4], flags: u8) -> Self {
-        let kind = &Transport::ALL[usize::from(Transport::KINDS[usize::from(protocol)] & 3)];
-        let is_icmp = u64::from(protocol == A::ICMP).wrapping_neg();
-        let both = u32::from_be_bytes(ports);
-        let (first, second) = (u64::from(both >> 16) << 48, u64::from(both & 0xffff) << 48);
+        let kind = &Transport::ALL[usize::from(Self::KINDS[usize::from(protocol)] & 3)];
+        let both = u64::from(u32::from_be_bytes(ports).rotate_left(kind.rotate as u32));
         let mut lanes = A::Lanes::new(A::words(src, dst).get());
         let words = lanes.words_mut();
-        words[A::Words::COUNT - 2] = second & kind.ports
-            | first & is_icmp
+        words[A::Words::COUNT - 2] = both << opt::PORT & kind.second
             | u64::from(protocol) << opt::PROTOCOL
             | u64::from(flags) << opt::FLAGS & kind.flags
             | u64::from(dscp & 63) << opt::DSCP
-            | opt::INITIAL
-            | kind.has
-            | opt::HAS_ICMP & is_icmp;
-        words[A::Words::COUNT - 1] = first & kind.ports;
+            | kind.has;
+        words[A::Words::COUNT - 1] = both << 32 & kind.first;
         Key { lanes }
     }
+
+    /// Kinds of transport protocols of this family.
+    const KINDS: [u8; 256] = Transport::kinds(A::ICMP);
 
     /// With transport ports (UDP, TCP, SCTP, DCCP, UDP-Lite: whatever begins with them).
     #[inline]

@@ -3,12 +3,13 @@
 //! A packet that the lists plainly permit stays; it is counted when it is sent. Every other packet is left to the regular
 //! nodes, which ask again, count it, and know what to do.
 
+use linerate_pipeline::tx::Sender;
 use linerate_pipeline::{BURST, Batch, IfIndex, Packet, PortId};
 use linerate_tables::classifier::{ActionId, Key, Workspace};
 use linerate_tables::fib::NextHopId;
 use linerate_tables::prefix::Prefix;
 
-use super::{Family, Left, Way, plain4, plain6};
+use super::{Family, Left, Picked, Way, forward, next, plain4, plain6};
 use crate::acl::{AclTable, Decision, Direction, ListOf, Row, Worker};
 use crate::plane::Plain;
 
@@ -66,8 +67,7 @@ pub(super) struct Lists<A: ListOf> {
     input: [ActionId; BURST],
     /// Number of the outgoing list, and what it says.
     output: [(Option<u16>, ActionId); BURST],
-    /// Bit per packet that is to be counted, and its length.
-    sent: u64,
+    /// Lengths of the packets.
     lengths: [u32; BURST],
 }
 
@@ -98,6 +98,42 @@ impl<'a> Met<'a> {
     }
 }
 
+/// Asks the lists about a batch and forwards what they permit.
+#[inline(never)]
+pub(super) fn filtered<P: Packet>(
+    sender: &mut Sender<'_, P>,
+    batch: &mut Batch<P>,
+    picked: &Picked,
+    (lists4, lists6): &mut (Lists<u32>, Lists<u128>),
+    met: Met<'_>,
+    way: Way<'_>,
+) {
+    let Picked { families, ip4, ip6 } = picked;
+    let (ids4, ids6) = (ip4.ids.get(..ip4.n).unwrap_or_default(), ip6.ids.get(..ip6.n).unwrap_or_default());
+    if !ids4.is_empty() {
+        lists4.ask(met, batch, families, ids4, way);
+    }
+    if !ids6.is_empty() {
+        lists6.ask(met, batch, families, ids6, way);
+    }
+    // Nearly always a batch is of one family and all of it is permitted.
+    if ids4.len() == batch.len() && lists4.left == 0 {
+        lists4.forward_all(sender, batch, ids4, met, way);
+    } else if ids6.len() == batch.len() && lists6.left == 0 {
+        lists6.forward_all(sender, batch, ids6, met, way);
+    } else if ids4.len() + ids6.len() > 0 {
+        let (mut ids4, mut ids6) = (ids4.iter().enumerate(), ids6.iter().enumerate());
+        let (mut sent4, mut sent6, mut families) = (0, 0, families.iter());
+        forward(sender, batch, |packet| match families.next() {
+            Some(Family::Ip4) => lists4.forward_one(ids4.next(), packet, &mut sent4, way),
+            Some(Family::Ip6) => lists6.forward_one(ids6.next(), packet, &mut sent6, way),
+            _ => Err(Left::Other),
+        });
+        lists4.count(met, sent4);
+        lists6.count(met, sent6);
+    }
+}
+
 impl<A: PlainFamily> Lists<A> {
     pub(super) fn new() -> Self {
         let zero = Prefix::<A>::all().first();
@@ -107,14 +143,13 @@ impl<A: PlainFamily> Lists<A> {
             left: 0,
             input: [0; BURST],
             output: [(None, 0); BURST],
-            sent: 0,
             lengths: [0; BURST],
         }
     }
 
     /// Asks both lists about the packets of this family. `ids`: what the FIB said about each.
     #[inline(always)]
-    pub(super) fn ask<P: Packet>(
+    fn ask<P: Packet>(
         &mut self,
         met: Met<'_>,
         batch: &Batch<P>,
@@ -152,7 +187,10 @@ impl<A: PlainFamily> Lists<A> {
     #[inline(always)]
     fn take_keys<'p, P: Packet>(&mut self, packets: impl Iterator<Item = &'p P>) {
         let mut left = 0;
-        for (j, (packet, key)) in packets.zip(self.keys.iter_mut()).enumerate() {
+        for (j, ((packet, key), length)) in
+            packets.zip(self.keys.iter_mut()).zip(&mut self.lengths).enumerate()
+        {
+            *length = packet.len() as u32;
             match A::key(packet) {
                 Some(found) => *key = found,
                 None => left |= 1 << j,
@@ -187,28 +225,47 @@ impl<A: PlainFamily> Lists<A> {
         }
     }
 
-    /// Makes packet `j` of the family ready to leave and notes it for [`count`](Self::count), where the lists permit it.
+    /// Forwards a batch of this family alone, all of which is permitted, as if there were no lists, and counts it.
     #[inline(always)]
-    pub(super) fn rewrite<P: Packet>(
-        &mut self,
-        j: usize,
+    fn forward_all<P: Packet>(
+        &self,
+        sender: &mut Sender<'_, P>,
+        batch: &mut Batch<P>,
+        ids: &[NextHopId],
+        met: Met<'_>,
+        way: Way<'_>,
+    ) {
+        let (mut left, mut rest) = (0, ids.iter());
+        forward(sender, batch, |packet| {
+            let id = next(&mut rest);
+            A::rewrite(packet, id, way).inspect_err(|why| left |= not_sent(ids.len() - rest.len(), *why))
+        });
+        let all = u64::MAX >> (BURST - ids.len().clamp(1, BURST));
+        self.count(met, all & !left);
+    }
+
+    /// Makes a packet of the family ready to leave, where the lists permit it, and notes that in `sent`. `next`: its number
+    /// and what the FIB said about it.
+    #[inline(always)]
+    fn forward_one<P: Packet>(
+        &self,
+        next: Option<(usize, &NextHopId)>,
         packet: &mut P,
-        id: NextHopId,
+        sent: &mut u64,
         way: Way<'_>,
     ) -> Result<PortId, Left> {
+        let (j, id) = next.ok_or(Left::Other)?;
         if self.left >> (j % BURST) & 1 != 0 {
             return Err(Left::Other);
         }
-        let port = A::rewrite(packet, id, way)?;
-        self.sent |= 1 << (j % BURST);
-        self.lengths[j % BURST] = packet.len() as u32;
+        let port = A::rewrite(packet, *id, way)?;
+        *sent |= 1 << (j % BURST);
         Ok(port)
     }
 
-    /// Counts what has been sent: all at once, so that the counters' cache lines come at the same time.
+    /// Counts what has been sent, a bit each: all at once, so that the counters' cache lines come at the same time.
     #[inline(always)]
-    pub(super) fn count(&mut self, met: Met<'_>) {
-        let sent = std::mem::take(&mut self.sent);
+    fn count(&self, met: Met<'_>, sent: u64) {
         if met.input.is_some() {
             each(sent, |j| {
                 met.row.add(Decision::of(self.input[j % BURST]), self.lengths[j % BURST] as usize)
@@ -226,6 +283,16 @@ impl<A: PlainFamily> Lists<A> {
                 row.add(Decision::of(action), self.lengths[j % BURST] as usize);
             });
         }
+    }
+}
+
+/// Which packets are not sent because the `n`th (counted from 1) was left: itself, or all from it on.
+#[cold]
+fn not_sent(n: usize, why: Left) -> u64 {
+    let it = 1 << (n.saturating_sub(1) % BURST);
+    match why {
+        Left::Other => it,
+        Left::TooLong => !(it - 1),
     }
 }
 

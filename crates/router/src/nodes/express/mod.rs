@@ -28,7 +28,7 @@ use linerate_tables::prefix::Address;
 
 use crate::acl::Acls;
 use crate::plane::{Arrays, NextHops, Plane, VrfFibs};
-use filter::{Lists, Met};
+use filter::{Lists, Met, filtered};
 
 linerate_pipeline::exits! {
     /// Where packets go from `express`.
@@ -158,49 +158,6 @@ where
     fn trace(&self, packet: &P, f: &mut dyn fmt::Write) -> fmt::Result {
         write!(f, "{} bytes", packet.len())
     }
-}
-
-/// As the end of [`Express::process`], for packets that meet access lists.
-#[inline(never)]
-fn filtered<P: Packet>(
-    sender: &mut Sender<'_, P>,
-    batch: &mut Batch<P>,
-    picked: &Picked,
-    lists: &mut (Lists<u32>, Lists<u128>),
-    met: Met<'_>,
-    way: Way<'_>,
-) {
-    let Picked { families, ip4, ip6 } = picked;
-    let (lists4, lists6) = lists;
-    let (ids4, ids6) = (ip4.ids.get(..ip4.n).unwrap_or_default(), ip6.ids.get(..ip6.n).unwrap_or_default());
-    if !ids4.is_empty() {
-        lists4.ask(met, batch, families, ids4, way);
-    }
-    if !ids6.is_empty() {
-        lists6.ask(met, batch, families, ids6, way);
-    }
-    let (mut ids4, mut ids6) = (ids4.iter().enumerate(), ids6.iter().enumerate());
-    if ip4.n == batch.len() {
-        forward(sender, batch, |packet| {
-            let (j, id) = ids4.next().ok_or(Left::Other)?;
-            lists4.rewrite(j, packet, *id, way)
-        });
-    } else if ip4.n + ip6.n > 0 {
-        let mut families = families.iter();
-        forward(sender, batch, |packet| match families.next() {
-            Some(Family::Ip4) => {
-                let (j, id) = ids4.next().ok_or(Left::Other)?;
-                lists4.rewrite(j, packet, *id, way)
-            }
-            Some(Family::Ip6) => {
-                let (j, id) = ids6.next().ok_or(Left::Other)?;
-                lists6.rewrite(j, packet, *id, way)
-            }
-            _ => Err(Left::Other),
-        });
-    }
-    lists4.count(met);
-    lists6.count(met);
 }
 
 impl Picked {
