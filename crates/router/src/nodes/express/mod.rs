@@ -109,7 +109,12 @@ where
         let picked = &mut *self.picked;
         let table = self.interfaces.get();
         let to_us = ToUs::new(table, rx_port);
-        picked.pick(batch, to_us, table.own_filter());
+        let is_filtered = Met::new(self.acls.get(), to_us.interface()).is_some();
+        if is_filtered {
+            filter::pick(picked, &mut self.lists, batch, to_us, table.own_filter());
+        } else {
+            picked.pick(batch, to_us, table.own_filter(), |_, _| {}, |_, _| {});
+        }
         if to_us.vrf() == VRF_DEFAULT {
             picked.ip4.look_up(&self.fib4);
             picked.ip6.look_up(&self.fib6);
@@ -126,7 +131,8 @@ where
         let picked = &*self.picked;
         let way = Way { arrays: self.next_hops.arrays(), next_hops: &self.next_hops, seed: self.seed };
         let mut sender = cx.tx.sender(rx_port, cx.counters);
-        if let Some(met) = Met::new(self.acls.get(), to_us.interface()) {
+        // Lists that have come in the meantime are for the next batch: there are no keys for them.
+        if is_filtered && let Some(met) = Met::new(self.acls.get(), to_us.interface()) {
             return filtered(&mut sender, batch, picked, &mut self.lists, met, way);
         }
         let Picked { families, ip4, ip6 } = picked;
@@ -162,15 +168,22 @@ where
 
 impl Picked {
     /// Sorts a batch: destinations of plain packets by family. Traffic comes in runs of one family, and a loop that knows
-    /// one family only keeps all it needs in registers.
+    /// one family only keeps all it needs in registers. `note4` and `note6` see each packet with its number in the family.
     #[inline(always)]
-    fn pick<P: Packet>(&mut self, batch: &mut Batch<P>, to_us: ToUs, own: OwnFilter<'_>) {
+    fn pick<P: Packet>(
+        &mut self,
+        batch: &mut Batch<P>,
+        to_us: ToUs,
+        own: OwnFilter<'_>,
+        mut note4: impl FnMut(usize, &P),
+        mut note6: impl FnMut(usize, &P),
+    ) {
         (self.ip4.n, self.ip6.n) = (0, 0);
         let (mut rest, mut families) = (&mut batch[..], &mut self.families[..]);
         while !rest.is_empty() {
-            let n = self.ip4.take(rest, |packet| plain4::destination(packet, to_us, own));
+            let n = self.ip4.take(rest, |packet| plain4::destination(packet, to_us, own), &mut note4);
             (rest, families) = skip(rest, families, n, Family::Ip4);
-            let m = self.ip6.take(rest, |packet| plain6::destination(packet, to_us, own));
+            let m = self.ip6.take(rest, |packet| plain6::destination(packet, to_us, own), &mut note6);
             (rest, families) = skip(rest, families, m, Family::Ip6);
             if n + m == 0 {
                 (rest, families) = skip(rest, families, 1, Family::Other);
@@ -206,12 +219,19 @@ impl<A: Address> Destinations<A> {
 
     /// Takes the destinations of the packets at the front as long as they are of this family; how many.
     #[inline(always)]
-    fn take<P>(&mut self, packets: &mut [P], destination: impl Fn(&mut P) -> Option<A>) -> usize {
-        let free = self.to.get_mut(self.n..).unwrap_or_default();
+    fn take<P>(
+        &mut self,
+        packets: &mut [P],
+        destination: impl Fn(&mut P) -> Option<A>,
+        note: &mut impl FnMut(usize, &P),
+    ) -> usize {
+        let first = self.n;
+        let free = self.to.get_mut(first..).unwrap_or_default();
         let mut n = 0;
         for (packet, to) in packets.iter_mut().zip(free) {
             let Some(destination) = destination(packet) else { break };
             *to = destination;
+            note(first + n, packet);
             n += 1;
         }
         self.n += n;
