@@ -19,9 +19,9 @@ pub(super) trait PlainFamily: ListOf {
     /// What lists are asked with; `None` leaves the packet to the regular nodes.
     fn key<P: Packet>(packet: &P) -> Option<Key<Self>>;
     /// The adjacency that a packet leaves by.
-    fn way_out<P: Packet>(packet: &P, id: NextHopId, way: Way<'_>) -> Option<Plain>;
+    fn way_out<P: Packet>(packet: &P, id: NextHopId, way: &Way<'_>) -> Option<Plain>;
     /// Makes a packet ready to leave.
-    fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Result<PortId, Left>;
+    fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: &Way<'_>) -> Result<PortId, Left>;
 }
 
 impl PlainFamily for u32 {
@@ -31,11 +31,11 @@ impl PlainFamily for u32 {
         plain4::key(packet)
     }
     #[inline(always)]
-    fn way_out<P: Packet>(packet: &P, id: NextHopId, way: Way<'_>) -> Option<Plain> {
+    fn way_out<P: Packet>(packet: &P, id: NextHopId, way: &Way<'_>) -> Option<Plain> {
         plain4::way_out(packet, id, way)
     }
     #[inline(always)]
-    fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Result<PortId, Left> {
+    fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: &Way<'_>) -> Result<PortId, Left> {
         plain4::rewrite(packet, id, way)
     }
 }
@@ -47,11 +47,11 @@ impl PlainFamily for u128 {
         plain6::key(packet)
     }
     #[inline(always)]
-    fn way_out<P: Packet>(packet: &P, id: NextHopId, way: Way<'_>) -> Option<Plain> {
+    fn way_out<P: Packet>(packet: &P, id: NextHopId, way: &Way<'_>) -> Option<Plain> {
         plain6::way_out(packet, id, way)
     }
     #[inline(always)]
-    fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Result<PortId, Left> {
+    fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: &Way<'_>) -> Result<PortId, Left> {
         plain6::rewrite(packet, id, way)
     }
 }
@@ -115,7 +115,7 @@ impl<A: PlainFamily> Lists<A> {
         batch: &Batch<P>,
         families: &[Family; BURST],
         ids: &[NextHopId],
-        way: Way<'_>,
+        way: &Way<'_>,
     ) {
         self.left = 0;
         let packets =
@@ -177,7 +177,7 @@ impl<A: PlainFamily> Lists<A> {
         j: usize,
         packet: &mut P,
         id: NextHopId,
-        way: Way<'_>,
+        way: &Way<'_>,
     ) -> Result<PortId, Left> {
         if self.left >> (j % BURST) & 1 != 0 {
             return Err(Left::Other);
