@@ -2,6 +2,7 @@
 routes that change under load, traces and floods at load, and packets lost without a name.
 """
 
+import json
 import socket
 import threading
 import time
@@ -15,7 +16,7 @@ import routing
 from bench import A4, A6, B4, OUR4, PAIR, UP, error4, interface, ours, routed
 from routing import wait
 from test_bugs_neighbours import ALL, advertisement, asks4, asks6, known, reply, request, solicitation
-from test_fpm import CLIENT, attribute, frame, netlink, route
+from test_fpm import CLIENT, attribute, frame, netlink, nexthop, route
 
 U = UDP(sport=4001, dport=4002)
 TEXT = interface("in", "in", 1) + interface("lan", "out", 3, known=False) + """
@@ -218,6 +219,67 @@ def test_routes_change_under_load(joined):
     print(f"{sent} packets while 240,000 routes came and went: {changes}")
     assert sent > 2000 and len(got) == sent, (sent, len(got))
     assert all(got.count(f) == sent // len(frames) for f in wanted)
+
+
+def test_long_prefixes_come_and_go_without_end(joined):
+    """DPDK/grout 3cb98b27: routes longer than /24, added and deleted, used up the table's second level. cc48b6ac: a next hop that
+    goes with all its routes was walked after it was gone."""
+    index = json.loads(joined.linux.run("ip -j link show lan").stdout)[0]["ifindex"]
+    before = joined.get("fib")["fibs"][0]["routes"]
+    many = b"".join(frame(b"".join(route(f"10.{64 + (i >> 15)}.{i >> 7 & 255}.{i & 127}", 32 if i % 3 else 29, 7) if i % 3 or not i & 7 else b""
+                                   for i in range(n, n + 300))) for n in range(0, 60_000, 300))
+    hop = frame(nexthop(7, "198.18.3.2", index))
+    sizes = []
+    for _ in range(4):
+        # The routes are not deleted one by one: their next hop goes, and then FRR.
+        client = fpm(joined, hop + many, 5)
+        wait("all are there", lambda: joined.get("fib")["fibs"][0]["routes"] > before + 40_000)
+        packet = UP / IP(src=A4, dst="10.64.2.1") / U
+        joined.wires["out"].receive(0)
+        joined.wires["in"].send([packet])
+        heard(joined.wires["out"], lambda f: f == routed(packet, 3))
+        begin = time.monotonic()
+        client.kill()
+        client.wait()
+        wait("all are gone", lambda: joined.get("fib")["fibs"][0]["routes"] == before, 10)
+        sizes.append((joined.get("fib")["fibs"][0]["lookup_bytes"], round(time.monotonic() - begin, 1)))
+    print(f"FIB bytes and seconds (one of them the hold time) after each withdrawal: {sizes}")
+    assert sizes[-1][0] <= sizes[0][0] * 1.05, sizes
+
+
+def via6(prefix, length, gateway, index):
+    """An IPv4 route by an IPv6 gateway (RFC 8950) over FPM: RTA_VIA."""
+    there = attribute(18, (10).to_bytes(2, "little") + socket.inet_pton(socket.AF_INET6, gateway))
+    return route(prefix, length, 0, extra=there + attribute(4, index.to_bytes(4, "little")))
+
+
+def test_gateways_of_the_other_family_are_told_apart(joined):
+    """FRRouting/frr pull request 9602, DPDK/grout 9388228e: IPv6 gateways of IPv4 routes were cut to four bytes, which link-local
+    addresses have in common, and those with an IPv4 address in their tail were merged with it."""
+    index = json.loads(joined.linux.run("ip -j link show lan").stdout)[0]["ifindex"]
+    gateways = {"10.5.0.0": "fe80::c612:302", "10.6.0.0": "fe80::1", "10.7.0.0": "2001:db8:3::c612:302"}
+    client = fpm(joined, frame(b"".join(via6(net, 16, gateway, index) for net, gateway in gateways.items())), 8)
+    out = joined.wires["out"]
+    try:
+        for n, (net, gateway) in enumerate(gateways.items()):
+            wait("the route", lambda p=net: joined.get(f"routes?prefix={p}/16")["routes"])
+            mac = f"02:aa:00:00:04:{n:02x}"
+            # Only it is asked, and only its answer counts.
+            asks = solicitation(gateway, mac, "fe80::ff:fe00:301" if gateway.startswith("fe80") else "2001:db8:3::1")
+            out.send([asks])
+            wait("known", lambda g=gateway, m=mac: [e[1] for e in known(joined, g)] == [m])
+        for n, net in enumerate(gateways):
+            packet = UP / IP(src=A4, dst=net[:-1] + "9") / U
+            joined.wires["in"].send([packet])
+            mac = f"02:aa:00:00:04:{n:02x}"
+            heard(out, lambda f, p=packet, m=mac: f == bytes(Ether(src=ours(3), dst=m))[:12] + routed(p, 3)[12:])
+        # What needs no gateway of the other family goes where it always went.
+        packet = UP / IP(src=A4, dst="10.2.0.9") / U
+        joined.wires["in"].send([packet])
+        heard(out, lambda f: f == routed(packet, 3))
+    finally:
+        client.kill()
+        client.wait()
 
 
 def test_traces_and_a_flood_for_linux_at_load(joined):
