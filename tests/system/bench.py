@@ -231,7 +231,8 @@ def bench(folder, prefix, ports, text, mtu=1500):
         with lab.linerate(folder, config, prefix, within=space.name) as instance, contextlib.ExitStack() as stack:
             wires = {}
             for name in ports:
-                space.run(f"ip link set {device(name)} up")
+                # With room for all that a test sends while the worker does something else.
+                space.run(f"ip link set {device(name)} up txqueuelen 20000")
                 wires[name] = Wire(space.name, device(name))
                 stack.callback(wires[name].close)
             running = Bench(instance, wires, space)

@@ -152,7 +152,8 @@ def ping4(size):
     asked = [UP / IP(src=A4, dst=OUR4, id=77, proto=1, frag=i // 8, flags="MF" if i + 1480 < len(message) else 0)
              / Raw(message[i:i + 1480]) for i in at]
     answer = bytes(ICMP(type=0, id=5, seq=6) / Raw(data(size)))
-    wanted = [DOWN / IP(src=OUR4, dst=A4, proto=1, frag=i // 8, flags="MF" if i + 1480 < len(message) else 0) / Raw(answer[i:i + 1480]) for i in at]
+    wanted = [DOWN / IP(src=OUR4, dst=A4, proto=1, frag=i // 8, flags="MF" if i + 1480 < len(message) else 0)
+              / Raw(answer[i:i + 1480]) for i in at]
     return asked, wanted
 
 

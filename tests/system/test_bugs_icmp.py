@@ -109,7 +109,8 @@ ERRORS6 = [
     ("too long, options", v6(dst=S6) / IPv6ExtHdrDestOpt(options=[PadN(optdata=bytes(4))]) / U / data(1400), ICMPv6PacketTooBig(mtu=1300)),
     ("hop limit before the MTU", v6(dst=S6, hlim=1) / U / data(1400), ICMPv6TimeExceeded(code=0)),
     # As much as fits into the least MTU of IPv6 (RFC 4443 2.4 c).
-    *((f"quote of a packet of {n} bytes", v6(hlim=1) / U / data(n - 48), ICMPv6TimeExceeded(code=0)) for n in (1231, 1232, 1233, 1280, 1500)),
+    *((f"quote of a packet of {n} bytes", v6(hlim=1) / U / data(n - 48), ICMPv6TimeExceeded(code=0))
+      for n in (1231, 1232, 1233, 1280, 1500)),
 ]
 
 
@@ -140,7 +141,8 @@ NEVER = [
     *((f"about an ICMP error of type {kind}", v4(ttl=1) / quoting(INNER4, kind=kind, code=0), "ttl_expired") for kind in (3, 4, 5, 11, 12)),
     ("about an ICMP error with options", v4(ttl=1, options=[IPOption_NOP()] * 8) / quoting(INNER4), "ttl_expired"),
     # DPDK/grout cb55da86, 09138804: what is quoted is not looked at, whatever it says.
-    ("about an ICMP error that quotes options", v4(ttl=1) / quoting(IP(src="10.2.0.1", dst=A4, options=[IPOption_NOP()] * 40) / U), "ttl_expired"),
+    ("about an ICMP error that quotes options",
+     v4(ttl=1) / quoting(IP(src="10.2.0.1", dst=A4, options=[IPOption_NOP()] * 40) / U), "ttl_expired"),
     ("about an ICMP error with half a quote", v4(ttl=1) / quoting(INNER4, cut=9), "ttl_expired"),
     ("about an ICMP error without a quote", v4(ttl=1) / quoting(INNER4, cut=0), "ttl_expired"),
     ("about an ICMP message of no bytes", v4(ttl=1, proto=1), "ttl_expired"),
@@ -155,13 +157,17 @@ NEVER = [
     ("about a broadcast of the network", v4(dst="198.18.1.255") / U / data(64), "local_unhandled"),
     ("about a directed broadcast", v4(dst="198.18.2.255") / U / data(64), "ip4_broadcast"),
     ("about a network address", v4(dst="198.18.1.0") / U / data(64), "local_unhandled"),
-    ("about a frame to all stations", Ether(src=UP.src, dst="ff:ff:ff:ff:ff:ff") / IP(src=A4, dst=B4, ttl=1) / U, "l2_broadcast_unicast_ip"),
+    ("about a frame to all stations", Ether(src=UP.src, dst="ff:ff:ff:ff:ff:ff") / IP(src=A4, dst=B4, ttl=1) / U,
+     "l2_broadcast_unicast_ip"),
     ("to a broadcast address", v4(src="198.18.1.255", ttl=1) / U, "ip4_bad_source"),
     ("to a group", v4(src="224.0.0.1", ttl=1) / U, "ip4_bad_source"),
     ("to nobody", v4(src="0.0.0.0", ttl=1) / U, "ip4_bad_source"),
-    *((f"about an ICMPv6 error of type {kind}", v6(hlim=1) / ICMPv6Unknown(type=kind, msgbody=bytes(40)), "ttl_expired") for kind in (1, 2, 3, 4, 100, 127)),
-    ("about an ICMPv6 error behind options", v6(hlim=1) / IPv6ExtHdrDestOpt(options=[PadN(optdata=bytes(4))]) / ICMPv6DestUnreach() / data(40), "ttl_expired"),
-    ("about an ICMPv6 error in a first fragment", v6(hlim=1) / IPv6ExtHdrFragment(offset=0, m=1) / ICMPv6DestUnreach() / data(40), "ttl_expired"),
+    *((f"about an ICMPv6 error of type {kind}", v6(hlim=1) / ICMPv6Unknown(type=kind, msgbody=bytes(40)), "ttl_expired")
+      for kind in (1, 2, 3, 4, 100, 127)),
+    ("about an ICMPv6 error behind options",
+     v6(hlim=1) / IPv6ExtHdrDestOpt(options=[PadN(optdata=bytes(4))]) / ICMPv6DestUnreach() / data(40), "ttl_expired"),
+    ("about an ICMPv6 error in a first fragment",
+     v6(hlim=1) / IPv6ExtHdrFragment(offset=0, m=1) / ICMPv6DestUnreach() / data(40), "ttl_expired"),
     ("about a redirect", v6(hlim=1) / ICMPv6ND_Redirect(), "ttl_expired"),
     ("about an ICMPv6 error that finds no route", v6(dst=NOWHERE6) / ICMPv6TimeExceeded() / data(40), "no_route"),
     ("about an ICMPv6 error too long for its way", v6(dst=S6) / ICMPv6TimeExceeded() / data(1400), "mtu_exceeded"),
@@ -188,7 +194,8 @@ def test_errors_to_the_router_itself_are_no_harm(router):
     """The same for the router's own address: looked at as far as they go, and no answer."""
     frames = [v4(dst=OUR4) / quoting(IP(src=OUR4, dst=A4, ihl=15) / U, cut=n) for n in (0, 1, 8, 20, 24)]
     frames += [v4(dst=OUR4) / ICMP(type=5, code=1, gw=A4) / Raw(bytes(INNER4)), v4(dst=OUR4) / ICMP(type=0) / data(9)]
-    six = [v6(dst=OUR6) / ICMPv6PacketTooBig(mtu=mtu) / Raw(bytes(IPv6(src=OUR6, dst=A6) / U)[:n]) for mtu, n in ((0, 48), (67, 0), (1 << 31, 7))]
+    six = [v6(dst=OUR6) / ICMPv6PacketTooBig(mtu=mtu) / Raw(bytes(IPv6(src=OUR6, dst=A6) / U)[:n])
+           for mtu, n in ((0, 48), (67, 0), (1 << 31, 7))]
     six.append(v6(dst=OUR6) / ICMPv6EchoReply(data=b"nobody asked"))
     router.check({"in": frames + six}, drops={"icmp_ignored": len(frames + six)})
     broken = [v4(dst=OUR4) / ICMP(type=8, chksum=1) / data(9), v4(dst=OUR4, proto=1) / Raw(b"\x08\x00\xf7"),

@@ -3,8 +3,8 @@ what came in, fragments and options included.
 """
 
 import pytest
-from scapy.all import (ICMP, IP, UDP, Ether, ICMPv6EchoReply, ICMPv6EchoRequest, ICMPv6MLReport2, ICMPv6PacketTooBig, IPOption_NOP, IPOption_Router_Alert,
-                       IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, PadN, Raw, RouterAlert)
+from scapy.all import (ICMP, IP, UDP, Ether, ICMPv6EchoReply, ICMPv6EchoRequest, ICMPv6MLReport2, ICMPv6PacketTooBig,
+                       IPOption_NOP, IPOption_Router_Alert, IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, PadN, Raw, RouterAlert)
 
 import bench
 from bench import A4, A6, UP, error6, interface, ours, theirs
@@ -100,9 +100,10 @@ DROPPED = [
     ("of an IPv6 group of the link", v6("ff02::fb", "33:33:00:00:00:fb") / U, "local_unhandled"),
     ("of an IPv6 group of the interface", v6("ff01::1", "33:33:00:00:00:01") / U, "ip6_bad_destination"),
     ("a ping to all stations", v4("224.0.0.1", "01:00:5e:00:00:01") / ICMP(), "local_unhandled"),
-    ("IGMP for a group with a route", v4(proto=2, options=[IPOption_Router_Alert()]) / Raw(b"\x16\x00\x09\xfe\xef\x01\x01\x01"), "local_unhandled"),
-    ("MLD", v6("ff02::16", "33:33:00:00:00:16", hlim=1, src="fe80::2") / IPv6ExtHdrHopByHop(options=[RouterAlert(), PadN()]) / ICMPv6MLReport2(),
+    ("IGMP for a group with a route", v4(proto=2, options=[IPOption_Router_Alert()]) / Raw(b"\x16\x00\x09\xfe\xef\x01\x01\x01"),
      "local_unhandled"),
+    ("MLD", v6("ff02::16", "33:33:00:00:00:16", hlim=1, src="fe80::2") / IPv6ExtHdrHopByHop(options=[RouterAlert(), PadN()])
+     / ICMPv6MLReport2(), "local_unhandled"),
     ("router alert for a group with a route", v4(options=[IPOption_Router_Alert()]) / U, "local_unhandled"),
     ("from nobody", v4(src="0.0.0.0") / U, "ip4_bad_source"),
     ("from a group", v4(src="239.1.1.9") / U, "ip4_bad_source"),
