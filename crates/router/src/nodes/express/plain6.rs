@@ -5,7 +5,7 @@ use linerate_pipeline::nodes::eth_input::ToUs;
 use linerate_pipeline::{Packet, PortId};
 use linerate_tables::classifier::Key;
 use linerate_tables::fib::NextHopId;
-use linerate_wire::ip6::Ip6Header;
+use linerate_wire::ip6::{self, Ip6Header};
 use linerate_wire::{Header, flow};
 
 use super::{Left, Way};
@@ -64,6 +64,8 @@ pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs, own: OwnFilter
         & (h.hop_limit > 1)
         & (h.src[0] >> 5 == 1)
         & (h.dst[0] >> 5 == 1)
+        // Its length must be checked.
+        & (h.next_header != ip6::HOP_BY_HOP)
         & !own.owns6(u128::from_be_bytes(h.src));
     if is_sound && (total == len || cut(packet, total)) { Some(dst) } else { None }
 }
