@@ -80,7 +80,8 @@ def router(place, numbered=True, hold=3):
     for i, (name, host) in enumerate((("up1", b), ("up2", c)), 1):
         net = [f"198.18.{i + 1}.1/24", f"2001:db8:{i + 1}::1/64"] if numbered else []
         ports[name] = (routing.device(host.outside, i), net)
-    with routing.linerate(folder, routing.config(space, ports, hold), "lrbgp", {"no_route", "hop_down"}) as r:
+    # A device that has just gone down may refuse what is sent.
+    with routing.linerate(folder, routing.config(space, ports, hold), "lrbgp", {"no_route", "hop_down", "tx_full"}) as r:
         with routing.daemons() as start:
             yield r, start
 

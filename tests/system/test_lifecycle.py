@@ -96,3 +96,24 @@ def test_tests_that_cannot_run_fail_in_ci_and_are_skipped_loudly_elsewhere(ci, c
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", f"CI={ci}", "bash", "-s"]
     done = subprocess.run(nobody, input=script, text=True, capture_output=True, timeout=30, cwd="/", check=False)
     assert (done.returncode, said in done.stderr) == (code, True), done
+
+
+def test_frames_of_other_interfaces_are_not_received_at_the_start(tmp_path):
+    """AF_PACKET's sockets hear the whole namespace until they are bound: nothing of that is a port's."""
+    loads = [subprocess.Popen(["ping", "-q", "-f", "-w", "20", "127.0.0.1"], stdout=subprocess.DEVNULL) for _ in range(2)]
+    try:
+        with lab.hosts("lrst-a", "lrst-b") as hosts:
+            for host in hosts:
+                host.run("sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1")
+            text = GOOD.replace("{memory}", "no-huge")
+            for device, host in zip(("net_null0", "net_ring1"), hosts):
+                text = text.replace(device, f"net_af_packet{device[-1]},iface={host.outside}")
+            for i in range(4):
+                (tmp_path / str(i)).mkdir()
+                with lab.linerate(tmp_path / str(i), text, "lrstart") as r:
+                    ports, drops = r.at_rest()
+                    assert not drops and not any(p["rx"]["packets"] for p in ports.values()), (ports, drops)
+    finally:
+        for load in loads:
+            load.kill()
+            load.wait()

@@ -103,8 +103,7 @@ def place(tmp_path):
                 ports[f"up{i}"] = (routing.device(wire.ends[at], 5 + i), [f"198.18.{100 + i}.{at + 1}/24"])
             folder = tmp_path / f"r{at + 1}"
             folder.mkdir()
-            # Frames for other stations are seen on a wire that is cut and mended.
-            expected = {"no_route", "interface_down", "tx_full", "host_unreachable", "eth_not_for_us"}
+            expected = {"no_route", "interface_down", "tx_full", "host_unreachable"}
             routers.append(stack.enter_context(routing.linerate(folder, routing.config(space, ports), f"lrtop{at}", expected)))
         start = stack.enter_context(routing.daemons())
         yield a, b, c, wires, (r1, r2), routers, start

@@ -315,7 +315,8 @@ impl Packet for Mbuf {
         shared.put_behind(self)
     }
 
-    #[inline]
+    // Always: what `pick` counts stays in registers then.
+    #[inline(always)]
     fn split(batch: &mut Batch<Self>, to: &mut Batch<Self>, mut pick: impl FnMut(&Self) -> bool) {
         let (n, start, room) = (batch.len(), to.len(), to.remaining_capacity());
         if n > room {

@@ -8,9 +8,9 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use crate::policy::VrfId;
 use crate::{IfIndex, Interface};
 
-/// Words of the filter, 64 bits each: of foreign addresses as many in 16,384 look like one of the router's as that has. The
-/// size is fixed so that looking needs no more than the address of it.
-const WORDS: usize = 256;
+/// Words of the filter, 64 bits each: of foreign addresses as many in 8,192 look like one of the router's as that has. The
+/// size is fixed so that looking needs no more than the address of it; 1 KB leaves the first-level cache to the packets.
+const WORDS: usize = 128;
 
 /// The addresses at one moment.
 #[derive(Clone, Debug)]
@@ -50,8 +50,10 @@ impl Addresses {
         exact4.sort_unstable();
         exact6.sort_unstable();
         let mut filter = Box::new([0; WORDS]);
-        for hash in exact4.iter().map(|a| hash4(*a)).chain(exact6.iter().map(|a| hash6(*a))) {
-            filter[(hash >> 24) as usize] |= 1 << (hash >> 18 & 63);
+        for hash in
+            exact4.iter().map(|a| hash4(*a)).chain(exact6.iter().map(|a| hash6((a >> 64) as u64, *a as u64)))
+        {
+            filter[(hash >> 25) as usize] |= 1 << (hash >> 19 & 63);
         }
         Addresses { own4, own6, broadcast4, filter, exact4, exact6 }
     }
@@ -97,16 +99,28 @@ pub struct OwnFilter<'a> {
 }
 
 impl OwnFilter<'_> {
+    /// Whether an IPv4 address may be one: all that are, and very few others.
+    #[inline(always)]
+    pub fn suspects4(self, addr: u32) -> bool {
+        self.has(hash4(addr))
+    }
+
+    /// Whether an IPv6 address, given in halves, may be one.
+    #[inline(always)]
+    pub fn suspects6(self, high: u64, low: u64) -> bool {
+        self.has(hash6(high, low))
+    }
+
     /// Whether an IPv4 address is one.
     #[inline(always)]
     pub fn owns4(self, addr: u32) -> bool {
-        self.has(hash4(addr)) && self.is4(addr)
+        self.suspects4(addr) && self.is4(addr)
     }
 
     /// Whether an IPv6 address is one.
     #[inline(always)]
     pub fn owns6(self, addr: u128) -> bool {
-        self.has(hash6(addr)) && self.is6(addr)
+        self.suspects6((addr >> 64) as u64, addr as u64) && self.is6(addr)
     }
 
     #[cold]
@@ -123,7 +137,7 @@ impl OwnFilter<'_> {
 
     #[inline(always)]
     fn has(self, hash: u32) -> bool {
-        self.bits[(hash >> 24) as usize] >> (hash >> 18 & 63) & 1 != 0
+        self.bits[(hash >> 25) as usize] >> (hash >> 19 & 63) & 1 != 0
     }
 }
 
@@ -136,9 +150,9 @@ fn hash4(addr: u32) -> u32 {
 }
 
 #[inline(always)]
-fn hash6(addr: u128) -> u32 {
+fn hash6(high: u64, low: u64) -> u32 {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let folded = (addr >> 64) as u64 ^ (addr as u64).rotate_left(29);
+    let folded = high ^ low.rotate_left(29);
     (folded.wrapping_mul(SPREAD) >> 32) as u32
 }
 

@@ -2,7 +2,7 @@
 
 use crate::counters::{Counter, MAX_PORTS, PortCounters, WorkerCounters};
 use crate::io::TxQueue;
-use crate::{Batch, DropReason, Packet, PortId};
+use crate::{BURST, Batch, DropReason, Packet, PortId};
 
 /// How often an unsent tail is offered again before it is dropped as [`DropReason::TxFull`]. Bounded, so that a stuck
 /// port cannot hold up the others.
@@ -18,11 +18,9 @@ pub struct TxBuffers<P> {
 struct TxPort<P> {
     out: Outlet<P>,
     pending: Box<Batch<P>>,
-    /// Bytes in `pending`.
-    bytes: u64,
-    /// Packets at the end of `pending` that no counter of the port they came by knows of: not zero only while a
+    /// Packets at the front of `pending` that a counter of the port they came by knows of: all of them, but while a
     /// [`Sender`] is at work.
-    uncounted: u32,
+    counted: usize,
 }
 
 struct Outlet<P> {
@@ -35,7 +33,6 @@ struct Outlet<P> {
 /// What is known of a batch before the device takes it: gathered where its metadata is at hand anyway.
 #[derive(Clone, Copy, Debug)]
 struct Tally {
-    bytes: u64,
     /// Port that the first packet came in by.
     origin: PortId,
     /// Bits in which another packet's port differs from that.
@@ -45,12 +42,11 @@ struct Tally {
 impl Tally {
     #[inline(always)]
     fn starting_with(origin: PortId) -> Self {
-        Tally { bytes: 0, origin, mixed: 0 }
+        Tally { origin, mixed: 0 }
     }
 
     #[inline(always)]
     fn add<P: Packet>(&mut self, packet: &P) {
-        self.bytes += packet.len() as u64;
         self.mixed |= packet.rx_port() ^ self.origin;
     }
 }
@@ -95,8 +91,7 @@ impl<P: Packet> TxBuffers<P> {
                 .replace(TxPort {
                     out: Outlet { queue, up: true, hands_over },
                     pending: Box::default(),
-                    bytes: 0,
-                    uncounted: 0,
+                    counted: 0,
                 })
                 .map(|old| old.out.queue),
             None => Some(queue),
@@ -145,16 +140,15 @@ impl<P: Packet> TxBuffers<P> {
             if p.pending.remaining_capacity() < before {
                 p.flush(port, counters);
             }
-            let bytes = &mut p.bytes;
             let out = &p.out;
             P::split(batch, &mut p.pending, |packet| {
                 let picked = packet.meta().tx_port == port;
-                *bytes += if picked { packet.len() as u64 } else { 0 };
                 if mixed && picked {
                     out.went(counters.port(packet.rx_port()), 1);
                 }
                 picked
             });
+            p.counted = p.pending.len();
             if !mixed {
                 p.out.went(counters.port(tally.origin), (before - batch.len()) as u64);
             }
@@ -183,12 +177,74 @@ impl<P: Packet> TxBuffers<P> {
             batch.iter().for_each(|packet| p.out.went(counters.port(packet.rx_port()), 1));
         }
         if p.pending.is_empty() {
-            p.out.transmit(port, batch, tally.bytes, counters);
+            p.out.transmit(port, batch, counters);
         } else {
             for packet in batch.drain(..) {
                 p.push(port, packet, counters);
             }
             self.waiting |= 1 << port;
+        }
+    }
+
+    /// Sends the packets of a batch, all of which came in by `rx_port`, by the ports that `ways` says; those that it lets
+    /// stay are left in the batch, in order.
+    pub fn send_by(
+        &mut self,
+        rx_port: PortId,
+        batch: &mut Batch<P>,
+        ways: &mut Ways,
+        counters: &WorkerCounters,
+    ) {
+        let (mut ports, stay) = (ways.used & !STAY_BIT, ways.used & STAY_BIT != 0);
+        if ports.count_ones() > 2 {
+            return self.send_one_by_one(rx_port, batch, ways, counters);
+        }
+        while ports != 0 {
+            let port = ports.trailing_zeros();
+            ports &= ports - 1;
+            let is_rest = ports == 0 && !stay;
+            let before = batch.len();
+            let Some(Some(p)) = self.ports.get_mut(port as usize) else {
+                let mut lost = Batch::new();
+                ways.split(port, batch, &mut lost);
+                drop_all(counters, &mut lost, DropReason::TxNoPort);
+                continue;
+            };
+            if p.pending.remaining_capacity() < before {
+                p.flush(port as PortId, counters);
+            }
+            if !is_rest {
+                ways.split(port, batch, &mut p.pending);
+            } else if p.pending.is_empty() {
+                std::mem::swap(batch, &mut p.pending);
+            } else {
+                P::split(batch, &mut p.pending, |_| true);
+            }
+            p.out.went(counters.port(rx_port), (before - batch.len()) as u64);
+            p.counted = p.pending.len();
+            self.waiting |= 1 << port;
+        }
+    }
+
+    /// As [`send_by`](Self::send_by), where a pass over the batch for each port would cost more.
+    #[inline(never)]
+    fn send_one_by_one(
+        &mut self,
+        rx_port: PortId,
+        batch: &mut Batch<P>,
+        ways: &Ways,
+        counters: &WorkerCounters,
+    ) {
+        let mut rest = Batch::new();
+        let mut sender = self.sender(rx_port, counters);
+        for (packet, port) in batch.drain(..).zip(ways.ports) {
+            match port {
+                STAY => rest.push(packet),
+                port => sender.send(PortId::from(port), packet),
+            }
+        }
+        if !rest.is_empty() {
+            *batch = rest;
         }
     }
 
@@ -224,6 +280,73 @@ impl<P: Packet> TxBuffers<P> {
     }
 }
 
+/// Which port each packet of a batch leaves by: what [`TxBuffers::send_by`] goes by.
+#[derive(Clone, Debug)]
+pub struct Ways {
+    ports: [u8; BURST],
+    /// Bit per value in `ports`.
+    used: u64,
+}
+
+/// In [`Ways`]: the packet leaves by none.
+const STAY: u8 = 63;
+const STAY_BIT: u64 = 1 << STAY;
+/// In [`Ways`]: all ports that cannot be.
+const BEYOND: PortId = 62;
+
+impl Default for Ways {
+    fn default() -> Self {
+        Ways { ports: [STAY; BURST], used: 0 }
+    }
+}
+
+impl Ways {
+    /// For the next batch.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        self.used = 0;
+    }
+
+    /// Packet `i` leaves by a port.
+    #[inline(always)]
+    pub fn leave(&mut self, i: usize, port: PortId) {
+        let port = port.min(BEYOND);
+        self.used |= 1 << port;
+        if let Some(slot) = self.ports.get_mut(i) {
+            *slot = port as u8;
+        }
+    }
+
+    /// Packet `i` and all behind it stay.
+    pub fn stay_from(&mut self, i: usize) {
+        self.used |= STAY_BIT;
+        self.ports.iter_mut().skip(i).for_each(|port| *port = STAY);
+    }
+
+    /// Packet `i` stays.
+    #[inline(always)]
+    pub fn stay(&mut self, i: usize) {
+        self.used |= STAY_BIT;
+        if let Some(slot) = self.ports.get_mut(i) {
+            *slot = STAY;
+        }
+    }
+
+    /// Moves those that leave by a port; the ports of the others move up with them.
+    #[inline(always)]
+    fn split<P: Packet>(&mut self, port: u32, batch: &mut Batch<P>, to: &mut Batch<P>) {
+        let (mut i, mut kept) = (0, 0);
+        P::split(batch, to, |_| {
+            let of = self.ports[i % BURST];
+            let picked = u32::from(of) == port;
+            self.ports[kept % BURST] = of;
+            kept += usize::from(!picked);
+            i += 1;
+            picked
+        });
+    }
+}
+
 /// Queues packets that came in by one port, and counts them as gone once per batch and port they leave by.
 pub struct Sender<'a, P: Packet> {
     tx: &'a mut TxBuffers<P>,
@@ -240,14 +363,10 @@ impl<P: Packet> Sender<'_, P> {
         let Some(Some(p)) = self.tx.ports.get_mut(usize::from(port)) else {
             return self.counters.dropped(packet.rx_port(), DropReason::TxNoPort, 1);
         };
-        if p.pending.is_full() {
-            p.settle(self.origin);
-            p.flush(port, self.counters);
-        }
-        p.bytes += packet.len() as u64;
-        p.uncounted += 1;
-        p.pending.push(packet);
         self.touched |= 1 << port;
+        if let Err(full) = p.pending.try_push(packet) {
+            p.send_first(port, full.element(), self.origin, self.counters);
+        }
     }
 }
 
@@ -269,7 +388,17 @@ impl<P: Packet> TxPort<P> {
     /// Counts what a [`Sender`] queued and has not counted yet.
     #[inline(always)]
     fn settle(&mut self, origin: &PortCounters) {
-        self.out.went(origin, u64::from(std::mem::take(&mut self.uncounted)));
+        self.out.went(origin, (self.pending.len() - self.counted) as u64);
+        self.counted = self.pending.len();
+    }
+
+    /// Makes room for a packet of a [`Sender`].
+    #[cold]
+    #[inline(never)]
+    fn send_first(&mut self, port: PortId, packet: P, origin: &PortCounters, counters: &WorkerCounters) {
+        self.settle(origin);
+        self.flush(port, counters);
+        self.pending.push(packet);
     }
 
     #[inline]
@@ -277,14 +406,14 @@ impl<P: Packet> TxPort<P> {
         if self.pending.is_full() {
             self.flush(port, counters);
         }
-        self.bytes += packet.len() as u64;
         self.pending.push(packet);
+        self.counted = self.pending.len();
     }
 
     #[inline(never)]
     fn flush(&mut self, port: PortId, counters: &WorkerCounters) {
-        self.out.transmit(port, &mut self.pending, self.bytes, counters);
-        self.bytes = 0;
+        self.out.transmit(port, &mut self.pending, counters);
+        self.counted = 0;
     }
 }
 
@@ -301,9 +430,8 @@ impl<P: Packet> Outlet<P> {
         if self.hands_over { &origin.handed_over } else { &origin.sent }
     }
 
-    /// Hands the batch, already counted by [`went`](Self::went), to the device; `bytes` is its size, corrected here for
-    /// the tail that the device refuses.
-    fn transmit(&mut self, port: PortId, batch: &mut Batch<P>, mut bytes: u64, counters: &WorkerCounters) {
+    /// Hands the batch, already counted by [`went`](Self::went), to the device.
+    fn transmit(&mut self, port: PortId, batch: &mut Batch<P>, counters: &WorkerCounters) {
         if batch.is_empty() {
             return;
         }
@@ -311,6 +439,8 @@ impl<P: Packet> Outlet<P> {
             return self.refuse(counters, batch, |_| DropReason::TxPortDown);
         }
         let total = batch.len();
+        let bytes_in = |batch: &Batch<P>| batch.iter().map(|p| p.len() as u64).sum::<u64>();
+        let mut bytes = bytes_in(batch);
         let mut sent = self.queue.tx(batch);
         for _ in 0..RETRIES {
             if batch.is_empty() {
@@ -320,7 +450,7 @@ impl<P: Packet> Outlet<P> {
         }
         debug_assert_eq!(sent + batch.len(), total);
         if !batch.is_empty() {
-            bytes -= batch.iter().map(|p| p.len() as u64).sum::<u64>();
+            bytes -= bytes_in(batch);
             let full = if self.hands_over { DropReason::HandoffFull } else { DropReason::TxFull };
             let why = |p: &P| if self.queue.can_send(p) { full } else { DropReason::TxUnsendable };
             self.refuse(counters, batch, why);
@@ -434,6 +564,62 @@ mod tests {
         tx.flush(&c);
         let order: Vec<u8> = device.lock().unwrap().0.iter().map(|p| p.bytes()[0]).collect();
         assert_eq!(order, (1..100).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn packets_of_one_batch_leave_by_their_ports_in_order_and_others_stay() {
+        let devices: Vec<_> = (0..3).map(|_| Arc::new(Mutex::new((Vec::new(), 1000)))).collect();
+        let c = WorkerCounters::new();
+        let mut tx = TxBuffers::new();
+        for (port, device) in (0..).zip(&devices) {
+            tx.attach(port, Box::new(Slow(device.clone())));
+        }
+        // Ports 0 to 2, one that is not attached, one that cannot be, and packets that stay; then whole batches by one port.
+        let all: [&[Option<PortId>]; 4] = [
+            &[Some(2), None, Some(0), Some(2), Some(9), Some(0), Some(4000), Some(1), None, Some(2)],
+            &[Some(1); 64],
+            &[Some(1), Some(1), Some(1)],
+            &[Some(0), Some(1), Some(0), Some(0), Some(1)],
+        ];
+        let (mut ways, mut n, mut wanted) = (Ways::default(), 0u8, vec![Vec::new(); 3]);
+        for ports in all {
+            let mut batch = Batch::new();
+            let (mut stay, mut lost) = (Vec::new(), 0);
+            ways.clear();
+            for (i, port) in ports.iter().enumerate() {
+                batch.push(HeapPacket::new(&[n]).from_port(7));
+                match port {
+                    Some(port) => ways.leave(i, *port),
+                    None => ways.stay(i),
+                }
+                match port {
+                    Some(port @ 0..3) => wanted[usize::from(*port)].push(n),
+                    Some(_) => lost += 1,
+                    None => stay.push(n),
+                }
+                n += 1;
+            }
+            c.port(7).received.add(ports.len() as u64);
+            let before = c.drops(DropReason::TxNoPort);
+            tx.send_by(7, &mut batch, &mut ways, &c);
+            assert_eq!(batch.iter().map(|p| p.bytes()[0]).collect::<Vec<_>>(), stay);
+            assert_eq!(c.drops(DropReason::TxNoPort) - before, lost);
+            c.dropped(7, DropReason::Shutdown, batch.len() as u64);
+            assert_eq!(c.port(7).imbalance(), 0);
+        }
+        tx.flush(&c);
+        for (port, device) in (0..).zip(&devices) {
+            let sent: Vec<u8> = device.lock().unwrap().0.iter().map(|p| p.bytes()[0]).collect();
+            assert_eq!(sent, wanted[usize::from(port)], "port {port}");
+            assert_eq!(c.port(port).tx_bytes.get(), sent.len() as u64);
+        }
+        // What follows a packet that must not be overtaken stays as a whole.
+        let mut batch: Batch<_> = (0..5).map(|b| HeapPacket::new(&[b])).collect();
+        ways.clear();
+        (0..5).for_each(|i| ways.leave(i, 0));
+        ways.stay_from(2);
+        tx.send_by(7, &mut batch, &mut ways, &c);
+        assert_eq!(batch.iter().map(|p| p.bytes()[0]).collect::<Vec<_>>(), [2, 3, 4]);
     }
 
     #[test]

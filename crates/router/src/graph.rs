@@ -157,6 +157,7 @@ where
         Ip6InputExit::TooShort => DropReason::Ip6TooShort.into(),
         Ip6InputExit::BadVersion => DropReason::Ip6BadVersion.into(),
         Ip6InputExit::BadPayloadLength => DropReason::Ip6BadPayloadLength.into(),
+        Ip6InputExit::BadExtension => DropReason::Ip6BadExtension.into(),
         Ip6InputExit::BadSource => DropReason::Ip6BadSource.into(),
         Ip6InputExit::OwnSource => DropReason::Ip6OwnSource.into(),
         Ip6InputExit::BadDestination => DropReason::Ip6BadDestination.into(),

@@ -326,6 +326,18 @@ impl Neighbors {
         }
     }
 
+    /// Somebody who should know says that this neighbour does not answer: all on the link are asked for it, and packets wait
+    /// meanwhile. Static ones stay.
+    pub(crate) fn distrust(&mut self, now: u64, interface: IfIndex, address: IpAddr) {
+        let Some(at) = self.find(interface, address) else { return };
+        let known = [NeighborState::Reachable, NeighborState::Stale, NeighborState::Probe];
+        if let Some(entry) = self.get_mut(at).filter(|e| e.state.is_some_and(|s| known.contains(&s))) {
+            entry.mac = None;
+            self.enter(at, now, NeighborState::Incomplete);
+            self.fire(at, now, &mut |_| false);
+        }
+    }
+
     /// Entries of these interfaces, which are sorted.
     pub(crate) fn on(&self, interfaces: &[IfIndex]) -> Vec<EntryIndex> {
         let of = |e: &Entry| interfaces.binary_search(&e.interface).is_ok();

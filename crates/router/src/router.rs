@@ -311,6 +311,14 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         self.finish();
     }
 
+    /// Takes in that a neighbour does not answer any more, by word of the host system: it is asked for anew, and packets for it
+    /// wait meanwhile. A static one stays.
+    pub fn distrust_neighbor(&mut self, now: u64, interface: IfIndex, address: IpAddr) {
+        self.now = now;
+        self.neighbors.distrust(now, interface, address);
+        self.finish();
+    }
+
     /// Lets timers run and recycles what workers have let go. Call it at least every 100 ms.
     pub fn tick(&mut self, now: u64) {
         self.now = now;

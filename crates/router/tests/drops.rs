@@ -168,6 +168,9 @@ fn ip4_headers() {
     }
     assert_drop("broadcast frame", &ip4_to([0xff; 6], |_| (), &[0; 26]), DropReason::L2BroadcastUnicastIp);
     assert_drop("DHCP", &ip4_to([0xff; 6], |h| h.dst.set(u32::MAX), &[0; 26]), DropReason::Ip4Broadcast);
+    let net = |to: &str| ip4_to([0xff; 6], |h| h.dst.set(a4(to)), &[0; 26]);
+    assert_drop("broadcast of this network", &net("10.0.0.255"), DropReason::Ip4Broadcast);
+    assert_drop("broadcast of another network", &net("10.0.1.255"), DropReason::L2BroadcastUnicastIp);
 }
 
 #[test]
@@ -193,8 +196,20 @@ fn ip6_headers() {
     let group = [0x33, 0x33, 0, 0, 0, 1];
     assert_drop("group frame", &ip6_to(group, |_| (), &[0; 26]), DropReason::L2BroadcastUnicastIp);
     let cut = |h: &mut Ip6Header| (h.dst, h.next_header) = (a6("2001:db8::1"), 0);
-    assert_drop("hop-by-hop beyond the packet", &ip6(cut, &[17, 9, 0, 0]), DropReason::Ip6BadExtension);
-    assert_drop("hop-by-hop cut mid-header", &ip6(cut, &[17]), DropReason::Ip6BadExtension);
+    let through = |h: &mut Ip6Header| h.next_header = 0;
+    for (what, payload) in [
+        ("beyond the packet", &[17, 9, 0, 0][..]),
+        ("one byte too long", &[17, 1, 1, 4, 0, 0, 0, 0, 1, 5, 0, 0, 0, 0, 0]),
+        ("cut mid-header", &[17]),
+        ("that is not there", &[]),
+    ] {
+        assert_drop(
+            &format!("hop-by-hop {what}, in transit"),
+            &ip6(through, payload),
+            DropReason::Ip6BadExtension,
+        );
+        assert_drop(&format!("hop-by-hop {what}"), &ip6(cut, payload), DropReason::Ip6BadExtension);
+    }
     assert_drop("two of them", &ip6(cut, &[0; 16]), DropReason::Ip6BadExtension);
     let endless = |h: &mut Ip6Header| (h.dst, h.next_header) = (a6("2001:db8::1"), 60);
     assert_drop("no end", &ip6(endless, &[60, 0, 0, 0, 0, 0, 0, 0].repeat(20)), DropReason::Ip6BadExtension);

@@ -128,6 +128,49 @@ fn a_question_from_the_gateway_resolves_it() {
     assert_eq!(bed.held(), 0);
 }
 
+/// Case 29: the host system says that a neighbour does not answer: it is asked for anew at once, what is sent meanwhile waits
+/// and goes on when it answers after all, or is given back. Nothing of the kind for a static one.
+#[test]
+fn a_neighbour_that_the_host_finds_silent_is_asked_for_anew() {
+    let gateway = "10.64.9.9";
+    for alive in [true, false] {
+        let mut bed = live(config());
+        bed.run(50_000_000, |s| answer(s, &[gateway]));
+        assert_eq!(state(&bed, gateway), Some(NeighborState::Reachable));
+        bed.router.distrust_neighbor(bed.now, 1, ip(gateway));
+        bed.router.distrust_neighbor(bed.now, 1, ip("10.64.9.10"));
+        assert_eq!(state(&bed, gateway), Some(NeighborState::Incomplete));
+        assert!(bed.frame(0, &udp(0, "10.0.0.9", "198.51.100.7")).is_empty() && bed.held() == 1);
+        let sent = bed.run(4 * SECOND, |s| if alive { answer(s, &[gateway]) } else { None });
+        let questions = sent.iter().filter(|s| s.port == 1 && s.frame[12..14] == [8, 6]).count();
+        let out = |port| sent.iter().filter(|s| s.port == port && s.frame[12..14] == [8, 0]).count();
+        if alive {
+            assert_eq!((questions, out(1), out(0)), (1, 1, 0));
+            assert_eq!(state(&bed, gateway), Some(NeighborState::Reachable));
+        } else {
+            assert_eq!((questions, out(1), out(0)), (3, 0, 1), "host unreachable");
+            assert_eq!(state(&bed, gateway), Some(NeighborState::Failed));
+        }
+        assert_eq!(bed.held(), 0);
+        bed.router.distrust_neighbor(bed.now, 0, ip("10.0.0.9"));
+        assert_eq!(state(&bed, "10.0.0.9"), Some(NeighborState::Static));
+    }
+}
+
+/// An ICMP error is as long as the link it goes back by allows, for it must not be fragmented.
+#[test]
+fn icmp_errors_fit_the_link_back() {
+    for (mtu, longest) in [(1500, 576), (300, 300), (68, 68)] {
+        let mut config = config();
+        config.interfaces[0].1.mtu = mtu;
+        let mut bed = live(config);
+        let sent = bed.frame(0, &packet(0, "10.0.0.9", "203.0.113.1", 17, 64, &[7; 1000]));
+        let (port, frame) = (sent[0].port, &sent[0].frame);
+        assert_eq!((sent.len(), port, frame.len() - 14), (1, 0, longest), "{mtu}");
+        assert_eq!(frame[34..36], [3, 0], "no route");
+    }
+}
+
 /// Announcements make no entry, unless that is configured; of known stations they are always believed. Answers that nobody
 /// asked for make none either way.
 #[test]

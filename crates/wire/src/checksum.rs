@@ -116,6 +116,14 @@ pub fn decrement_ttl(checksum: u16) -> u16 {
     (sum + u32::from(sum >= 0xffff)) as u16
 }
 
+/// The third 32-bit word of an IPv4 header (TTL, protocol, checksum; the TTL in the lowest bits) after the TTL, which must
+/// not be zero, went down by one: [`decrement_ttl`] in the byte order of the wire, which the sum does not depend on.
+#[inline(always)]
+pub const fn decrement_ttl_word(word: u32) -> u32 {
+    // One less below; 0x0100 more above, which is 1 in this order, and one again where that wraps.
+    word.wrapping_add(0xffff).wrapping_add(((word >= 0xfffe_0000) as u32) << 16)
+}
+
 /// Folds a sum of words to 16 bits. Never turns a non-zero sum into zero.
 #[inline(always)]
 fn fold(sum: u64) -> u16 {
@@ -196,6 +204,8 @@ mod tests {
             let after = ip4_header(&h);
             assert_eq!(decrement_ttl(before), after, "id {id:#x}");
             assert_eq!(update16(before, 64 << 8 | 17, 63 << 8 | 17), after, "id {id:#x}");
+            let word = |ttl, sum: u16| u32::from_le_bytes([ttl, 17, (sum >> 8) as u8, sum as u8]);
+            assert_eq!(decrement_ttl_word(word(64, before)), word(63, after), "id {id:#x}");
         }
     }
 

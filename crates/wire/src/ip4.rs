@@ -133,6 +133,17 @@ pub fn is_suspect(addr: u32) -> bool {
     is_martian_source(addr) | is_link_local(addr)
 }
 
+/// Whether an address [is special](is_suspect), or one of the rest of 169/8: one load, for a first look.
+#[inline(always)]
+pub fn may_be_suspect(addr: u32) -> bool {
+    static TABLE: [bool; 256] = {
+        let mut table = MARTIAN;
+        table[169] = true;
+        table
+    };
+    TABLE[(addr >> 24) as usize]
+}
+
 /// Whether an address is link-local, 169.254/16, which no router forwards (RFC 3927 2.7).
 #[inline(always)]
 pub const fn is_link_local(addr: u32) -> bool {
@@ -241,6 +252,14 @@ mod tests {
         }
         for good in [0x0100_0000, 0x7eff_ffff, 0x8000_0000, 0xdfff_ffff] {
             assert!(!is_martian_source(good), "{good:#x}");
+        }
+        for top in 0..=255u32 {
+            for rest in [0, 1, 0x00fe_0000, 0x00fe_ffff, 0x00fd_ffff, 0x00ff_0000, 0x00ff_ffff] {
+                let addr = top << 24 | rest;
+                let wanted = is_martian_source(addr) || (top == 169 && rest >> 16 == 254);
+                assert_eq!(is_suspect(addr), wanted, "{addr:#x}");
+                assert_eq!(may_be_suspect(addr), wanted || top == 169, "{addr:#x}");
+            }
         }
     }
 

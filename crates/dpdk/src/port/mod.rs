@@ -109,7 +109,12 @@ impl Port<Stopped> {
         }
         let mut port = self.into_state();
         setup::after_start(&port.inner, &port.config, &mut port.notes);
-        let rx = (0..port.config.rx_queues).map(|i| RxQueue::new(port.inner.clone(), i)).collect();
+        let mut rx: Vec<_> =
+            (0..port.config.rx_queues).map(|i| RxQueue::new(port.inner.clone(), i)).collect();
+        if port.inner.driver == "net_af_packet" {
+            // Its sockets hear every interface of the namespace from when they are made until they are bound.
+            rx.iter_mut().for_each(RxQueue::discard);
+        }
         let tx =
             (0..port.config.tx_queues).map(|i| TxQueue::new(port.inner.clone(), i, port.linearise)).collect();
         Ok((port, rx, tx))

@@ -63,6 +63,19 @@ impl RxQueue {
         }
     }
 
+    /// Drops what has been received so far, uncounted: at most as much as any ring holds, however fast more comes.
+    pub(super) fn discard(&mut self) {
+        let mut batch = Batch::new();
+        for _ in 0..usize::from(u16::MAX) / BURST {
+            let received = linerate_pipeline::io::RxQueue::rx(self, &mut batch);
+            batch.clear();
+            if received == 0 {
+                break;
+            }
+        }
+        self.lost = 0;
+    }
+
     /// Index of the queue in its port.
     #[must_use]
     pub fn index(&self) -> u16 {

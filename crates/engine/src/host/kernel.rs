@@ -19,6 +19,10 @@ pub(super) struct Kernel {
     stale_links: BTreeSet<u32>,
     stale_addresses: BTreeSet<(u32, IpNet)>,
     stale_neighbors: BTreeSet<(u32, IpAddr)>,
+    /// Neighbours that Linux has found to be silent and nobody has asked for yet.
+    failed: Vec<(u32, IpAddr)>,
+    /// Neighbours that we have deleted: the kernel says of those that they failed before it says that they are gone.
+    deleting: BTreeSet<(u32, IpAddr)>,
     /// Links and addresses have been listed once: what is not known is not there.
     listed: (bool, bool),
 }
@@ -105,6 +109,16 @@ impl Kernel {
         })
     }
 
+    /// Neighbours of which Linux has said since the last call that they do not answer (`NUD_FAILED`).
+    pub(super) fn take_failed(&mut self) -> Vec<(u32, IpAddr)> {
+        std::mem::take(&mut self.failed)
+    }
+
+    /// We have had Linux forget a neighbour: what it says of that is no news.
+    pub(super) fn deleted(&mut self, tap: u32, address: IpAddr) {
+        self.deleting.insert((tap, address));
+    }
+
     fn begin(&mut self, section: Section) {
         match section {
             Section::Links => self.stale_links = self.links.keys().copied().collect(),
@@ -138,6 +152,8 @@ impl Kernel {
                 for key in std::mem::take(&mut self.stale_neighbors) {
                     self.neighbors.remove(&key);
                 }
+                // Messages were lost where a listing was needed, and may have been about these.
+                self.deleting.clear();
                 Changed { neighbors: true, ..Changed::default() }
             }
             _ => Changed::default(),
@@ -185,6 +201,11 @@ impl Kernel {
     fn neighbor(&mut self, change: Change, neighbor: &Neighbor) -> Changed {
         let key = (neighbor.interface, neighbor.address);
         self.stale_neighbors.remove(&key);
+        if change == Change::Delete {
+            self.deleting.remove(&key);
+        } else if neighbor.state == NeighborState::Failed && !self.deleting.contains(&key) {
+            self.failed.push(key);
+        }
         let was = self.neighbors.get(&key).filter(|n| is_permanent(n)).cloned();
         // Only those set by hand are of interest; there may be very many others.
         let is = (change != Change::Delete && is_permanent(neighbor)).then(|| neighbor.clone());

@@ -336,6 +336,17 @@ impl Host {
         }
     }
 
+    /// What Linux found to be silent when it asked for itself is asked for anew.
+    fn follow_failures(&mut self) {
+        let failed = self.kernel.take_failed().into_iter();
+        let known: Vec<_> = failed.filter_map(|(tap, ip)| Some((self.index_of(tap)?, ip))).collect();
+        if !known.is_empty() {
+            self.shared.with_router(|half, now| {
+                known.iter().for_each(|(index, ip)| half.router.distrust_neighbor(now, *index, *ip));
+            });
+        }
+    }
+
     /// Gives the router the routes that have changed.
     fn publish(&mut self) {
         if self.changes.is_empty() {
@@ -440,7 +451,9 @@ impl Host {
             proxy: false,
             external: true,
         };
-        let _ = self.writer.neighbor(operation, &neighbor);
+        if self.writer.neighbor(operation, &neighbor).is_ok() && matches!(operation, Operation::Delete) {
+            self.kernel.deleted(tap, address);
+        }
     }
 }
 
@@ -466,6 +479,7 @@ impl Watcher for Host {
         if interfaces || neighbors {
             self.follow_neighbors();
         }
+        self.follow_failures();
         self.publish();
         self.publish_groups();
     }

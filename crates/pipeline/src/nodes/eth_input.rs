@@ -171,6 +171,20 @@ impl ToUs {
         ((to == self.address) | (to == self.other)) & (rx_port == self.port)
     }
 
+    /// Of the two addresses that such frames may be to, the one that this frame is to, if it is such a frame: likely that of
+    /// those behind it too. `first`: its first eight bytes; none, or another frame: whichever.
+    #[inline]
+    pub fn likely(&self, first: Option<&[u8; 8]>) -> u64 {
+        let to = first.map_or(0, |f| u64::from_le_bytes(*f)) & ADDRESS_MASK;
+        if to == self.other { self.other } else { self.address }
+    }
+
+    /// As [`frame`](Self::frame), for frames to one address alone.
+    #[inline(always)]
+    pub fn is_at(&self, address: u64, first: u64, rx_port: PortId) -> bool {
+        first & ADDRESS_MASK == address && rx_port == self.port
+    }
+
     /// The ethertype of such a frame; `None` for any other.
     #[inline(always)]
     fn ethertype<P: Packet>(&self, packet: &P) -> Option<u16> {

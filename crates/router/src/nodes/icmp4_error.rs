@@ -108,8 +108,9 @@ impl Icmp4Error {
             return silent(&meta);
         }
 
-        // Quote as much as fits; IP and ICMP go between it and the Ethernet header, which the rewrite replaces.
-        packet.truncate(l3 + MAX_LEN - HEADERS);
+        // Quote as much as fits, also into the link that the packet came by, for most likely the error leaves by it and it must
+        // not be fragmented. IP and ICMP go between the quote and the Ethernet header, which the rewrite replaces.
+        packet.truncate(l3 + MAX_LEN.min(usize::from(interface.mtu)).saturating_sub(HEADERS));
         let quote = packet.len() - l3;
         let Some(head) = packet.prepend(HEADERS) else { return Icmp4ErrorExit::Unsendable };
         if head.len() < HEADERS + l3 {

@@ -22,7 +22,7 @@ linerate_pipeline::exits! {
         CheckSource,
         /// Sound, to a multicast group.
         Multicast,
-        /// Sound, to 255.255.255.255.
+        /// Sound, to 255.255.255.255; or, in a frame for all stations, to the broadcast address of its interface's network.
         Broadcast,
         /// Shorter than an IPv4 header.
         TooShort,
@@ -189,7 +189,7 @@ fn inspect<P: Packet>(packet: &mut P, table: &InterfaceTable) -> Ip4InputExit {
     }
     let (src, dst) = (h.src.get(), h.dst.get());
     meta.l4 = (l3 + header_len) as u16;
-    let (is_group, vrf) = (meta.flags & flags::L2_MULTICAST != 0, meta.vrf);
+    let (is_group, vrf, rx_if) = (meta.flags & flags::L2_MULTICAST != 0, meta.vrf, meta.rx_if);
     if total < available {
         packet.truncate(l3 + total);
     }
@@ -215,7 +215,9 @@ fn inspect<P: Packet>(packet: &mut P, table: &InterfaceTable) -> Ip4InputExit {
     if ip4::is_martian_source(dst) {
         return Ip4InputExit::BadDestination;
     }
-    if is_group {
+    // For all stations of the interface's own network: that is how such frames come.
+    let broadcast = is_group && table.get(rx_if).is_some_and(|i| i.is_broadcast_ip4(dst.into()));
+    if is_group && !broadcast {
         return Ip4InputExit::L2Broadcast;
     }
     if table.owns_ip4(vrf, src.into()) {
@@ -223,6 +225,9 @@ fn inspect<P: Packet>(packet: &mut P, table: &InterfaceTable) -> Ip4InputExit {
     }
     if table.is_broadcast_ip4(vrf, src.into()) {
         return Ip4InputExit::BadSource;
+    }
+    if broadcast {
+        return Ip4InputExit::Broadcast;
     }
     // To this router itself it stays on the link.
     let leaves = ip4::is_link_local(src) || ip4::is_link_local(dst);

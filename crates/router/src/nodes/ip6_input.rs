@@ -30,6 +30,8 @@ linerate_pipeline::exits! {
         BadVersion,
         /// The payload length exceeds the frame.
         BadPayloadLength,
+        /// The hop-by-hop header ends beyond the packet.
+        BadExtension,
         /// The source address can never be a sender.
         BadSource,
         /// The source address is one of this router's own.
@@ -53,7 +55,8 @@ linerate_pipeline::exits! {
 }
 
 /// Validates IPv6 headers; sets `l4` to what follows the fixed header, and cuts off padding behind the payload length.
-/// Extension headers pass untouched; hop-by-hop options are not acted on, as RFC 8200 4.3 allows.
+/// Extension headers pass untouched; hop-by-hop options are not acted on, as RFC 8200 4.3 allows, but their header, the only
+/// one that concerns routers, must lie within the packet.
 ///
 /// Sound packets then meet the access list of the interface they came in by.
 pub struct Ip6Input {
@@ -126,6 +129,7 @@ fn is_common(head: &[u8], meta: &Meta, len: usize, own: OwnFilter<'_>) -> bool {
         & (usize::from(h.payload_len.get()) + Ip6Header::LEN + usize::from(meta.l3) == len)
         & (h.src[0] >> 5 == 1)
         & (h.dst[0] >> 5 == 1)
+        & (h.next_header != ip6::HOP_BY_HOP)
         & !own.owns6(u128::from_be_bytes(h.src))
         & (meta.flags & (flags::L2_MULTICAST | flags::CHECK_SOURCE) == 0)
 }
@@ -154,11 +158,18 @@ fn inspect<P: Packet>(packet: &mut P, table: &InterfaceTable) -> Ip6InputExit {
         return Ip6InputExit::BadPayloadLength;
     }
     meta.l4 = want as u16;
+    let hop_by_hop = h.next_header == ip6::HOP_BY_HOP;
     let exit = judge(h, meta, table);
     if total < available {
         packet.truncate(l3 + total);
     }
-    exit
+    if hop_by_hop && !holds_options(packet, want) { Ip6InputExit::BadExtension } else { exit }
+}
+
+/// Whether the packet is as long as the hop-by-hop header at `at` says that this is.
+fn holds_options<P: Packet>(packet: &P, at: usize) -> bool {
+    let mut start = [0; 2];
+    packet.copy_out(at, &mut start) == start.len() && at + (usize::from(start[1]) + 1) * 8 <= packet.len()
 }
 
 /// Decides by the addresses.

@@ -37,6 +37,13 @@ pub trait Lookup<A: Address>: Send + Sync {
     /// Looks up `addrs[i]` into `out[i]`; any length, both slices of the same length (the shorter one counts).
     fn lookup_batch(&self, addrs: &[A], out: &mut [NextHopId]);
 
+    /// Asks for the memory that the lookup of this address will begin with, without waiting for it: for whoever comes across
+    /// addresses while it has something else to do before their lookup. A hint: may do nothing.
+    #[inline(always)]
+    fn prefetch(&self, addr: A) {
+        let _ = addr;
+    }
+
     /// Looks up one address. For control and tests: the batch form is several times faster per address.
     fn lookup(&self, addr: A) -> NextHopId {
         let mut out = [NO_ROUTE];

@@ -3,15 +3,13 @@
 //! A packet that the lists plainly permit stays; it is counted when it is sent. Every other packet is left to the regular
 //! nodes, which ask again, count it, and know what to do.
 
-use linerate_pipeline::interface::OwnFilter;
-use linerate_pipeline::nodes::eth_input::ToUs;
-use linerate_pipeline::tx::Sender;
+use linerate_pipeline::tx::Ways;
 use linerate_pipeline::{BURST, Batch, IfIndex, Packet, PortId};
 use linerate_tables::classifier::{ActionId, Key, Workspace};
 use linerate_tables::fib::NextHopId;
 use linerate_tables::prefix::Prefix;
 
-use super::{Family, Left, Picked, Way, forward, next, plain4, plain6};
+use super::{Family, Left, Picked, Way, forward, plain4, plain6};
 use crate::acl::{AclTable, Decision, Direction, ListOf, Row, Worker};
 use crate::plane::Plain;
 
@@ -22,9 +20,9 @@ pub(super) trait PlainFamily: ListOf {
     /// What lists are asked with; `None` leaves the packet to the regular nodes.
     fn key<P: Packet>(packet: &P) -> Option<Key<Self>>;
     /// The adjacency that a packet leaves by.
-    fn way_out<P: Packet>(packet: &P, id: NextHopId, way: Way<'_>) -> Option<Plain>;
+    fn way_out<P: Packet>(packet: &P, id: NextHopId, way: &Way<'_>) -> Option<Plain>;
     /// Makes a packet ready to leave.
-    fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Result<PortId, Left>;
+    fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: &Way<'_>) -> Result<PortId, Left>;
 }
 
 impl PlainFamily for u32 {
@@ -34,11 +32,11 @@ impl PlainFamily for u32 {
         plain4::key(packet)
     }
     #[inline(always)]
-    fn way_out<P: Packet>(packet: &P, id: NextHopId, way: Way<'_>) -> Option<Plain> {
+    fn way_out<P: Packet>(packet: &P, id: NextHopId, way: &Way<'_>) -> Option<Plain> {
         plain4::way_out(packet, id, way)
     }
     #[inline(always)]
-    fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Result<PortId, Left> {
+    fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: &Way<'_>) -> Result<PortId, Left> {
         plain4::rewrite(packet, id, way)
     }
 }
@@ -50,11 +48,11 @@ impl PlainFamily for u128 {
         plain6::key(packet)
     }
     #[inline(always)]
-    fn way_out<P: Packet>(packet: &P, id: NextHopId, way: Way<'_>) -> Option<Plain> {
+    fn way_out<P: Packet>(packet: &P, id: NextHopId, way: &Way<'_>) -> Option<Plain> {
         plain6::way_out(packet, id, way)
     }
     #[inline(always)]
-    fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Result<PortId, Left> {
+    fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: &Way<'_>) -> Result<PortId, Left> {
         plain6::rewrite(packet, id, way)
     }
 }
@@ -100,36 +98,17 @@ impl<'a> Met<'a> {
     }
 }
 
-/// Sorts a batch as [`Picked::pick`] does and takes the packets' keys, as their headers are at hand.
-#[inline(never)]
-pub(super) fn pick<P: Packet>(
-    picked: &mut Picked,
-    (lists4, lists6): &mut (Lists<u32>, Lists<u128>),
-    batch: &mut Batch<P>,
-    to_us: ToUs,
-    own: OwnFilter<'_>,
-) {
-    (lists4.left, lists6.left) = (0, 0);
-    picked.pick(
-        batch,
-        to_us,
-        own,
-        |j, packet| lists4.take_key(j, packet),
-        |j, packet| lists6.take_key(j, packet),
-    );
-}
-
-/// Asks the lists about a batch whose keys have been taken, and forwards what they permit.
+/// Asks the lists about a batch and makes ready what they permit.
 #[inline(never)]
 pub(super) fn filtered<P: Packet>(
-    sender: &mut Sender<'_, P>,
+    ways: &mut Ways,
     batch: &mut Batch<P>,
     picked: &Picked,
     (lists4, lists6): &mut (Lists<u32>, Lists<u128>),
     met: Met<'_>,
-    way: Way<'_>,
+    way: &Way<'_>,
 ) {
-    let Picked { families, ip4, ip6 } = picked;
+    let Picked { families, ip4, ip6, .. } = picked;
     let (ids4, ids6) = (ip4.ids.get(..ip4.n).unwrap_or_default(), ip6.ids.get(..ip6.n).unwrap_or_default());
     if !ids4.is_empty() {
         lists4.ask(met, batch, families, ids4, way);
@@ -139,16 +118,16 @@ pub(super) fn filtered<P: Packet>(
     }
     // Nearly always a batch is of one family and all of it is permitted.
     if ids4.len() == batch.len() && lists4.left == 0 {
-        lists4.forward_all(sender, batch, ids4, met, way);
+        lists4.forward_all(ways, batch, ids4, met, way);
     } else if ids6.len() == batch.len() && lists6.left == 0 {
-        lists6.forward_all(sender, batch, ids6, met, way);
-    } else if ids4.len() + ids6.len() > 0 {
+        lists6.forward_all(ways, batch, ids6, met, way);
+    } else {
         let (mut ids4, mut ids6) = (ids4.iter().enumerate(), ids6.iter().enumerate());
-        let (mut sent4, mut sent6, mut families) = (0, 0, families.iter());
-        forward(sender, batch, |packet| match families.next() {
-            Some(Family::Ip4) => lists4.forward_one(ids4.next(), packet, &mut sent4, way),
-            Some(Family::Ip6) => lists6.forward_one(ids6.next(), packet, &mut sent6, way),
-            _ => Err(Left::Other),
+        let (mut sent4, mut sent6) = (0, 0);
+        forward(ways, batch.iter_mut().zip(families), |(packet, family)| match family {
+            Family::Ip4 => lists4.forward_one(ids4.next(), packet, &mut sent4, way),
+            Family::Ip6 => lists6.forward_one(ids6.next(), packet, &mut sent6, way),
+            Family::Other => Err(Left::Other),
         });
         lists4.count(met, sent4);
         lists6.count(met, sent6);
@@ -176,9 +155,14 @@ impl<A: PlainFamily> Lists<A> {
         batch: &Batch<P>,
         families: &[Family; BURST],
         ids: &[NextHopId],
-        way: Way<'_>,
+        way: &Way<'_>,
     ) {
         let n = ids.len().min(BURST);
+        if n == batch.len() {
+            self.take_keys(batch.iter());
+        } else {
+            self.take_keys(of_family::<A, P>(batch, families));
+        }
         if let Some(list) = met.input.and_then(|number| met.table.list(number)) {
             let (Some(keys), Some(input)) = (self.keys.get(..n), self.input.get_mut(..n)) else { return };
             self.workspace.lookup_batch(A::of(list), keys, input);
@@ -198,13 +182,16 @@ impl<A: PlainFamily> Lists<A> {
         }
     }
 
-    /// Takes the key and the length of packet `j` of the family.
+    /// Takes the keys and the lengths of these packets.
     #[inline(always)]
-    fn take_key<P: Packet>(&mut self, j: usize, packet: &P) {
-        self.lengths[j % BURST] = packet.len() as u32;
-        match A::key(packet) {
-            Some(key) => self.keys[j % BURST] = key,
-            None => self.left |= 1 << (j % BURST),
+    fn take_keys<'p, P: Packet>(&mut self, packets: impl Iterator<Item = &'p P>) {
+        self.left = 0;
+        for (j, ((packet, key), length)) in packets.zip(&mut *self.keys).zip(&mut self.lengths).enumerate() {
+            *length = packet.len() as u32;
+            match A::key(packet) {
+                Some(found) => *key = found,
+                None => self.left |= 1 << j,
+            }
         }
     }
 
@@ -238,16 +225,15 @@ impl<A: PlainFamily> Lists<A> {
     #[inline(always)]
     fn forward_all<P: Packet>(
         &self,
-        sender: &mut Sender<'_, P>,
+        ways: &mut Ways,
         batch: &mut Batch<P>,
         ids: &[NextHopId],
         met: Met<'_>,
-        way: Way<'_>,
+        way: &Way<'_>,
     ) {
-        let (mut left, mut rest) = (0, ids.iter());
-        forward(sender, batch, |packet| {
-            let id = next(&mut rest);
-            A::rewrite(packet, id, way).inspect_err(|why| left |= not_sent(ids.len() - rest.len(), *why))
+        let mut left = 0;
+        forward(ways, batch.iter_mut().zip(ids).enumerate(), |(j, (packet, id))| {
+            A::rewrite(packet, *id, way).inspect_err(|why| left |= not_sent(j, *why))
         });
         let all = u64::MAX >> (BURST - ids.len().clamp(1, BURST));
         self.count(met, all & !left);
@@ -261,7 +247,7 @@ impl<A: PlainFamily> Lists<A> {
         next: Option<(usize, &NextHopId)>,
         packet: &mut P,
         sent: &mut u64,
-        way: Way<'_>,
+        way: &Way<'_>,
     ) -> Result<PortId, Left> {
         let (j, id) = next.ok_or(Left::Other)?;
         if self.left >> (j % BURST) & 1 != 0 {
@@ -295,10 +281,10 @@ impl<A: PlainFamily> Lists<A> {
     }
 }
 
-/// Which packets are not sent because the `n`th (counted from 1) was left: itself, or all from it on.
+/// Which packets are not sent because number `j` was left: itself, or all from it on.
 #[cold]
-fn not_sent(n: usize, why: Left) -> u64 {
-    let it = 1 << (n.saturating_sub(1) % BURST);
+fn not_sent(j: usize, why: Left) -> u64 {
+    let it = 1 << (j % BURST);
     match why {
         Left::Other => it,
         Left::TooLong => !(it - 1),

@@ -21,7 +21,7 @@ use std::fmt;
 
 use linerate_pipeline::interface::{Interfaces, OwnFilter};
 use linerate_pipeline::nodes::eth_input::ToUs;
-use linerate_pipeline::tx::Sender;
+use linerate_pipeline::tx::Ways;
 use linerate_pipeline::{BURST, Batch, Cx, Exits, Node, Packet, PortId, SourceValidation, VRF_DEFAULT};
 use linerate_tables::fib::{Lookup, NO_ROUTE, NextHopId};
 use linerate_tables::prefix::Address;
@@ -50,6 +50,7 @@ pub struct Express<R4, R6> {
     acls: Acls,
     picked: Box<Picked>,
     lists: Box<(Lists<u32>, Lists<u128>)>,
+    ways: Box<Ways>,
 }
 
 /// What is known of a batch between validation and rewrite.
@@ -86,6 +87,7 @@ impl<R4: Clone, R6: Clone> Express<R4, R6> {
             seed,
             acls: plane.acls.clone(),
             lists: Box::new((Lists::new(), Lists::new())),
+            ways: Box::default(),
             picked: Box::new(Picked {
                 families: [Family::Other; BURST],
                 ip4: Destinations::new(0),
@@ -109,47 +111,29 @@ where
         let picked = &mut *self.picked;
         let table = self.interfaces.get();
         let to_us = ToUs::new(table, rx_port);
-        let is_filtered = Met::new(self.acls.get(), to_us.interface()).is_some();
-        if is_filtered {
-            filter::pick(picked, &mut self.lists, batch, to_us, table.own_filter());
-        } else {
-            picked.pick(batch, to_us, table.own_filter(), |_, _| {}, |_, _| {});
-        }
-        if to_us.vrf() == VRF_DEFAULT {
-            picked.ip4.look_up(&self.fib4);
-            picked.ip6.look_up(&self.fib6);
+        let (fib4, fib6) = if to_us.vrf() == VRF_DEFAULT {
+            (&self.fib4, &self.fib6)
         } else {
             let (vrfs4, vrfs6) = (self.vrfs4.get(), self.vrfs6.get());
             let (Some(fib4), Some(fib6)) = (vrfs4.get(to_us.vrf()), vrfs6.get(to_us.vrf())) else { return };
-            picked.ip4.look_up(fib4);
-            picked.ip6.look_up(fib6);
-        }
+            (fib4, fib6)
+        };
+        picked.pick(batch, to_us, table.own_filter(), fib4);
+        picked.ip4.look_up(fib4);
+        picked.ip6.look_up(fib6);
         let policy = to_us.policy();
         if policy.source_validation != SourceValidation::Off || policy.redirects {
             self.heed(batch, to_us);
         }
         let picked = &*self.picked;
         let way = Way { arrays: self.next_hops.arrays(), next_hops: &self.next_hops, seed: self.seed };
-        let mut sender = cx.tx.sender(rx_port, cx.counters);
-        // Lists that have come in the meantime are for the next batch: there are no keys for them.
-        if is_filtered && let Some(met) = Met::new(self.acls.get(), to_us.interface()) {
-            return filtered(&mut sender, batch, picked, &mut self.lists, met, way);
+        let ways = &mut *self.ways;
+        ways.clear();
+        match Met::new(self.acls.get(), to_us.interface()) {
+            None => forward_all(ways, batch, picked, &way),
+            Some(met) => filtered(ways, batch, picked, &mut self.lists, met, &way),
         }
-        let Picked { families, ip4, ip6 } = picked;
-        if ip4.n == batch.len() {
-            let mut ids = ip4.ids.iter();
-            forward(&mut sender, batch, |packet| plain4::rewrite(packet, next(&mut ids), way));
-        } else if ip6.n == batch.len() {
-            let mut ids = ip6.ids.iter();
-            forward(&mut sender, batch, |packet| plain6::rewrite(packet, next(&mut ids), way));
-        } else if ip4.n + ip6.n > 0 {
-            let (mut ids4, mut ids6, mut families) = (ip4.ids.iter(), ip6.ids.iter(), families.iter());
-            forward(&mut sender, batch, |packet| match families.next() {
-                Some(Family::Ip4) => plain4::rewrite(packet, next(&mut ids4), way),
-                Some(Family::Ip6) => plain6::rewrite(packet, next(&mut ids6), way),
-                _ => Err(Left::Other),
-            });
-        }
+        cx.tx.send_by(rx_port, batch, ways, cx.counters);
     }
 
     fn tick(&mut self, _: &mut Cx<'_, P>, _: &mut Exits<'_, P, ExpressExit>) {
@@ -166,28 +150,64 @@ where
     }
 }
 
+/// Makes ready what is fine, and says where it goes. One loop per family: it keeps all it needs in registers.
+fn forward_all<P: Packet>(ways: &mut Ways, batch: &mut Batch<P>, picked: &Picked, way: &Way<'_>) {
+    let Picked { families, ip4, ip6, .. } = picked;
+    if ip4.n == batch.len() {
+        forward_ip4(ways, batch, &ip4.ids, way);
+    } else if ip6.n == batch.len() {
+        forward_ip6(ways, batch, &ip6.ids, way);
+    } else {
+        let (mut ids4, mut ids6) = (ip4.ids.iter(), ip6.ids.iter());
+        forward(ways, batch.iter_mut().zip(families), |(packet, family)| match family {
+            Family::Ip4 => plain4::rewrite(packet, next(&mut ids4), way),
+            Family::Ip6 => plain6::rewrite(packet, next(&mut ids6), way),
+            Family::Other => Err(Left::Other),
+        });
+    }
+}
+
+#[inline(never)]
+fn forward_ip4<P: Packet>(ways: &mut Ways, batch: &mut Batch<P>, ids: &[NextHopId; BURST], way: &Way<'_>) {
+    forward(ways, batch.iter_mut().zip(ids), |(packet, id)| plain4::rewrite(packet, *id, way));
+}
+
+#[inline(never)]
+fn forward_ip6<P: Packet>(ways: &mut Ways, batch: &mut Batch<P>, ids: &[NextHopId; BURST], way: &Way<'_>) {
+    forward(ways, batch.iter_mut().zip(ids), |(packet, id)| plain6::rewrite(packet, *id, way));
+}
+
 impl Picked {
     /// Sorts a batch: destinations of plain packets by family. Traffic comes in runs of one family, and a loop that knows
-    /// one family only keeps all it needs in registers. `note4` and `note6` see each packet with its number in the family.
-    #[inline(always)]
+    /// one family only keeps all it needs in registers.
     fn pick<P: Packet>(
         &mut self,
         batch: &mut Batch<P>,
         to_us: ToUs,
         own: OwnFilter<'_>,
-        mut note4: impl FnMut(usize, &P),
-        mut note6: impl FnMut(usize, &P),
+        fib4: &impl Lookup<u32>,
     ) {
         (self.ip4.n, self.ip6.n) = (0, 0);
         let (mut rest, mut families) = (&mut batch[..], &mut self.families[..]);
-        while !rest.is_empty() {
-            let n = self.ip4.take(rest, |packet| plain4::destination(packet, to_us, own), &mut note4);
+        loop {
+            let n = self.ip4.take(|to| plain4::run(rest, to, to_us, own, fib4));
             (rest, families) = skip(rest, families, n, Family::Ip4);
-            let m = self.ip6.take(rest, |packet| plain6::destination(packet, to_us, own), &mut note6);
-            (rest, families) = skip(rest, families, m, Family::Ip6);
-            if n + m == 0 {
-                (rest, families) = skip(rest, families, 1, Family::Other);
+            if rest.is_empty() {
+                return;
             }
+            let n = self.ip6.take(|to| plain6::run(rest, to, to_us, own));
+            (rest, families) = skip(rest, families, n, Family::Ip6);
+            let Some(packet) = rest.first_mut() else { return };
+            let family = if let Some(to) = plain4::destination(packet, to_us, own) {
+                self.ip4.push(to);
+                Family::Ip4
+            } else if let Some(to) = plain6::destination(packet, to_us, own) {
+                self.ip6.push(to);
+                Family::Ip6
+            } else {
+                Family::Other
+            };
+            (rest, families) = skip(rest, families, 1, family);
         }
     }
 }
@@ -217,25 +237,19 @@ impl<A: Address> Destinations<A> {
         }
     }
 
-    /// Takes the destinations of the packets at the front as long as they are of this family; how many.
+    /// Has the places that are free filled from the first one on; how many were.
     #[inline(always)]
-    fn take<P>(
-        &mut self,
-        packets: &mut [P],
-        destination: impl Fn(&mut P) -> Option<A>,
-        note: &mut impl FnMut(usize, &P),
-    ) -> usize {
-        let first = self.n;
-        let free = self.to.get_mut(first..).unwrap_or_default();
-        let mut n = 0;
-        for (packet, to) in packets.iter_mut().zip(free) {
-            let Some(destination) = destination(packet) else { break };
-            *to = destination;
-            note(first + n, packet);
-            n += 1;
-        }
+    fn take(&mut self, fill: impl FnOnce(&mut [A]) -> usize) -> usize {
+        let n = fill(self.to.get_mut(self.n..).unwrap_or_default());
         self.n += n;
         n
+    }
+
+    fn push(&mut self, to: A) {
+        if let Some(place) = self.to.get_mut(self.n) {
+            *place = to;
+            self.n += 1;
+        }
     }
 }
 
@@ -262,28 +276,21 @@ enum Left {
     TooLong,
 }
 
-/// Sends the packets that `rewrite` gives a port for; the others stay in the batch.
+/// Asks about each packet where it goes.
 #[inline(always)]
-fn forward<P: Packet>(
-    sender: &mut Sender<'_, P>,
-    batch: &mut Batch<P>,
-    mut rewrite: impl FnMut(&mut P) -> Result<PortId, Left>,
+fn forward<T>(
+    ways: &mut Ways,
+    packets: impl Iterator<Item = T>,
+    mut rewrite: impl FnMut(T) -> Result<PortId, Left>,
 ) {
-    let mut rest = Batch::new();
-    let mut packets = batch.drain(..);
-    while let Some(mut packet) = packets.next() {
-        match rewrite(&mut packet) {
-            Ok(port) => sender.send(port, packet),
-            Err(left) => {
-                rest.push(packet);
-                if left == Left::TooLong {
-                    packets.by_ref().for_each(|packet| rest.push(packet));
-                }
+    for (i, packet) in packets.enumerate() {
+        match rewrite(packet) {
+            Ok(port) => ways.leave(i, port),
+            Err(Left::Other) => ways.stay(i),
+            Err(Left::TooLong) => {
+                ways.stay_from(i);
+                break;
             }
         }
-    }
-    drop(packets);
-    if !rest.is_empty() {
-        *batch = rest;
     }
 }

@@ -5,7 +5,7 @@ use linerate_pipeline::nodes::eth_input::ToUs;
 use linerate_pipeline::{Packet, PortId};
 use linerate_tables::classifier::Key;
 use linerate_tables::fib::NextHopId;
-use linerate_wire::ip6::Ip6Header;
+use linerate_wire::ip6::{self, Ip6Header};
 use linerate_wire::{Header, flow};
 
 use super::{Left, Way};
@@ -16,9 +16,39 @@ use crate::plane::Plain;
 const PLAIN: usize = ETH + Ip6Header::LEN;
 const ETH: usize = 14;
 
+/// As for [IPv4](super::plain4::run).
+#[inline(never)]
+pub(super) fn run<P: Packet>(packets: &[P], to: &mut [u128], to_us: ToUs, own: OwnFilter<'_>) -> usize {
+    let address = to_us.likely(packets.first().and_then(|p| p.head().first_chunk()));
+    let mut n = 0;
+    for (packet, to) in packets.iter().zip(to) {
+        let Some(head) = packet.head().first_chunk::<PLAIN>() else { break };
+        let lengths = word(head, 18);
+        let payload = u16::from_be(lengths as u16);
+        // Ethertype and version.
+        if word(head, 12) & 0x00f0_ffff != 0x0060_dd86
+            || !to_us.is_at(address, long(head, 0), packet.rx_port())
+            || usize::from(payload) + PLAIN != packet.len()
+            // Hops left.
+            || lengths >> 25 == 0
+        {
+            break;
+        }
+        // In halves: bytes of a whole would be looked at one by one.
+        let address = |at| [u64::from_be(long(head, at)), u64::from_be(long(head, at + 8))];
+        let (src, dst) = (address(22), address(38));
+        if src[0] >> 61 != 1 || dst[0] >> 61 != 1 || own.suspects6(src[0], src[1]) {
+            break;
+        }
+        *to = u128::from(dst[0]) << 64 | u128::from(dst[1]);
+        n += 1;
+    }
+    n
+}
+
 /// The destination of a plain IPv6 packet with hops left, between addresses of 2000::/3, where all global unicast
 /// addresses are today; `None` for any other. Cuts off padding behind the payload length.
-#[inline(always)]
+#[inline(never)]
 pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs, own: OwnFilter<'_>) -> Option<u128> {
     let (len, rx_port) = (packet.len(), packet.rx_port());
     let head = packet.head().first_chunk::<PLAIN>()?;
@@ -34,6 +64,8 @@ pub(super) fn destination<P: Packet>(packet: &mut P, to_us: ToUs, own: OwnFilter
         & (h.hop_limit > 1)
         & (h.src[0] >> 5 == 1)
         & (h.dst[0] >> 5 == 1)
+        // Its length must be checked.
+        & (h.next_header != ip6::HOP_BY_HOP)
         & !own.owns6(u128::from_be_bytes(h.src));
     if is_sound && (total == len || cut(packet, total)) { Some(dst) } else { None }
 }
@@ -48,6 +80,12 @@ pub(super) fn source<P: Packet>(packet: &P) -> u128 {
 #[inline(always)]
 fn word(head: &[u8; PLAIN], at: usize) -> u32 {
     head.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |w| u32::from_le_bytes(*w))
+}
+
+/// Eight bytes at `at`, the first in the lowest bits.
+#[inline(always)]
+fn long(head: &[u8; PLAIN], at: usize) -> u64 {
+    head.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |w| u64::from_le_bytes(*w))
 }
 
 /// Cuts off Ethernet padding. `false` where the packet is shorter than its header says.
@@ -83,14 +121,14 @@ pub(super) fn key<P: Packet>(packet: &P) -> Option<Key<u128>> {
 /// Takes one off the hop limit and writes the next hop's Ethernet header. The port to leave by, or, where it takes more than
 /// that (and no change), why it is left.
 #[inline(always)]
-pub(super) fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: Way<'_>) -> Result<PortId, Left> {
+pub(super) fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: &Way<'_>) -> Result<PortId, Left> {
     let plain = way_out(packet, id, way).ok_or(Left::Other)?;
     apply(packet, plain)
 }
 
 /// The plain adjacency that a packet leaves by; `None` where it is not plain.
 #[inline(always)]
-pub(super) fn way_out<P: Packet>(packet: &P, id: NextHopId, way: Way<'_>) -> Option<Plain> {
+pub(super) fn way_out<P: Packet>(packet: &P, id: NextHopId, way: &Way<'_>) -> Option<Plain> {
     match way.arrays.forward(id) {
         Some(index) => way.arrays.plain(index),
         None => by_group(packet, id, way),
@@ -99,7 +137,7 @@ pub(super) fn way_out<P: Packet>(packet: &P, id: NextHopId, way: Way<'_>) -> Opt
 
 /// Where the next hop is a group: by the member that the packet's flow belongs to, hashed as the regular nodes do.
 #[inline(never)]
-fn by_group<P: Packet>(packet: &P, id: NextHopId, way: Way<'_>) -> Option<Plain> {
+fn by_group<P: Packet>(packet: &P, id: NextHopId, way: &Way<'_>) -> Option<Plain> {
     let hash = || {
         let (h, l4) = packet.head().get(ETH..)?.split_at_checked(Ip6Header::LEN)?;
         Some(flow::hash6(Ip6Header::view(h)?, l4, way.seed))

@@ -15,7 +15,7 @@ impl<R4: Lookup<u32>, R6: Lookup<u128>> Express<R4, R6> {
     /// Leaves those to the regular nodes that something has to be done about: their lookup finds nothing.
     #[inline(never)]
     pub(super) fn heed<P: Packet>(&mut self, batch: &Batch<P>, to_us: ToUs) {
-        let Picked { families, ip4, ip6 } = &mut *self.picked;
+        let Picked { families, ip4, ip6, .. } = &mut *self.picked;
         if to_us.policy().redirects {
             stay(&self.next_hops, ip4, to_us);
             stay(&self.next_hops, ip6, to_us);

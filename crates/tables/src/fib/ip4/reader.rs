@@ -152,4 +152,11 @@ impl Lookup<u32> for Ip4Reader {
         let n = addrs.len().min(out.len());
         batch::lookup(&self.shared, self.kernel, &addrs[..n], &mut out[..n]);
     }
+
+    #[inline(always)]
+    fn prefetch(&self, addr: u32) {
+        if let Some(entry) = self.shared.direct().get((addr >> 14) as usize) {
+            simd::prefetch(entry);
+        }
+    }
 }
