@@ -28,8 +28,6 @@ use crate::instance::Shared;
 
 /// How often neighbours and links are compared, in ticks.
 const NEIGHBORS: u32 = 2;
-/// How often it is counted which of FRR's routes cannot be used, in ticks.
-const UNUSABLE: u32 = 50;
 /// Between two attempts to make a tap that could not be made, in ticks.
 const RETRY: u32 = 20;
 /// How long an interface must stay as it is until a tap made anew would be like that, in ticks.
@@ -489,9 +487,6 @@ impl Watcher for Host {
         self.mirrors.values_mut().for_each(Mirror::settle);
         if self.ticks.is_multiple_of(RETRY) && self.mirrors.values().any(|m| m.tap.is_none()) {
             self.remake_taps();
-        }
-        if self.ticks.is_multiple_of(UNUSABLE) {
-            self.routes.count_unusable();
         }
         let faults = [status.kernel_faults, status.fpm_faults].into_iter().flatten();
         let faults = faults.flat_map(|f| f.iter().map(|(fault, n)| (fault.to_string(), n))).collect();

@@ -1,5 +1,6 @@
 use linerate_linux::fpm::Disconnect;
-use linerate_linux::route::Members;
+use linerate_linux::route::{Members, NextHop, Nexthop, NexthopAction};
+use linerate_router::Path;
 
 use super::*;
 
@@ -86,7 +87,6 @@ fn objects_and_groups_say_what_routes_by_them_do_whatever_the_order() {
     let (mut r, now) = (routes(), Instant::now());
     let first = fpm(&mut r, now, vec![connected(), told(route("198.18.0.0/16", Some(7), vec![]))]);
     assert_eq!(first, ["learned 198.18.0.0/16 gone"], "nothing is known of object 7");
-    r.count_unusable();
     assert_eq!(r.state.unusable, 1);
     let second = fpm(
         &mut r,
