@@ -17,6 +17,7 @@ use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
 use crate::show::linux::{Linux, Punt};
 use crate::show::multicast::{MulticastQuery, MulticastRoutes};
+use crate::show::conflicts::Conflict;
 use crate::show::neighbors::Neighbor;
 use crate::show::router::Router;
 use crate::show::routes::{RouteQuery, Routes};
@@ -131,6 +132,10 @@ impl Dataplane for Running {
 
     fn neighbors(&self) -> Vec<Neighbor> {
         self.instance.with_router(|router, _| router::neighbors(router)).unwrap_or_default()
+    }
+
+    fn conflicts(&self) -> Vec<Conflict> {
+        self.instance.with_router(router::conflicts).unwrap_or_default()
     }
 
     fn acls(&self, name: Option<&str>) -> Result<Vec<Acl>, Refused> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use ipnet::IpNet;
 use linerate_linux::fpm::FpmEvent;
 use linerate_linux::netlink::{LinkSettings, MonitorEvent, Operation, Writer};
-use linerate_linux::route::{Address, Mac, Neighbor, NeighborState};
+use linerate_linux::route::{Address, Change, Event, Mac, Neighbor, NeighborState};
 use linerate_linux::tap::Tap;
 use linerate_linux::watch::{Status, Watcher};
 use linerate_pipeline::{IfIndex, PortId, VrfId};
@@ -21,7 +21,7 @@ use super::kernel::{Kernel, View};
 use super::multicast::Groups;
 use super::packets::{Forwarded, Order};
 use super::routes::{FpmState, RouterChange, Routes};
-use super::rules::{MAIN, Member, Tables};
+use super::rules::{MAIN, Member, OURS, Tables};
 use super::{HostError, sysctl};
 use crate::desired::LinuxSpec;
 use crate::instance::Shared;
@@ -450,8 +450,13 @@ impl Drop for Host {
 
 impl Watcher for Host {
     fn kernel(&mut self, events: &mut Vec<MonitorEvent>) {
-        let (mut interfaces, mut neighbors) = (false, false);
+        let (mut interfaces, mut neighbors, mut lost) = (false, false, false);
         for event in events.drain(..) {
+            if let MonitorEvent::Event(Event::Route(Change::Delete, route)) = &event
+                && route.protocol == OURS
+            {
+                lost |= self.tables.lost(route);
+            }
             let changed = self.kernel.apply(&event);
             interfaces |= changed.interfaces;
             neighbors |= changed.neighbors;
@@ -463,6 +468,9 @@ impl Watcher for Host {
         }
         if interfaces || neighbors {
             self.follow_neighbors();
+        }
+        if lost {
+            self.follow_tables();
         }
         self.publish();
         self.publish_groups();
