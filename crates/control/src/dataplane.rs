@@ -9,11 +9,11 @@ use linerate_pipeline::trace::Hop;
 use linerate_pipeline::{PortId, WorkerCounters};
 
 use crate::show::acls::{Acl, AclSample};
+use crate::show::conflicts::Conflict;
 use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
 use crate::show::linux::{Linux, Punt};
 use crate::show::multicast::{MulticastQuery, MulticastRoutes};
-use crate::show::conflicts::Conflict;
 use crate::show::neighbors::Neighbor;
 use crate::show::router::Router;
 use crate::show::routes::{RouteQuery, Routes};

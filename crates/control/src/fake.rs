@@ -9,11 +9,11 @@ use linerate_pipeline::{DropReason, PortId, WorkerCounters};
 
 use crate::dataplane::{Dataplane, Moved, PortView, QueueView, Refused, WorkerView};
 use crate::show::acls::{Acl, AclRule, AclSample};
+use crate::show::conflicts::Conflict;
 use crate::show::fib::{Fib, SourceCount};
 use crate::show::interfaces::Interface;
 use crate::show::linux::{Class, Fault, Fpm, Linux, Punt, Tap};
 use crate::show::multicast::{MulticastOutput, MulticastQuery, MulticastRoute, MulticastRoutes};
-use crate::show::conflicts::Conflict;
 use crate::show::neighbors::Neighbor;
 use crate::show::router::{LostFigures, NeighborFigures, Router, TableFigures};
 use crate::show::routes::{Path, Route, RouteQuery, Routes};

@@ -49,7 +49,10 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/v1/router", get(async |s: Shared| Json(views::router(s.plane.as_ref()))))
         .route("/v1/interfaces", get(interfaces))
         .route("/v1/neighbors", get(neighbors))
-        .route("/v1/conflicts", get(async |s: Shared| Json(show::Conflicts { conflicts: s.plane.conflicts() })))
+        .route(
+            "/v1/conflicts",
+            get(async |s: Shared| Json(show::Conflicts { conflicts: s.plane.conflicts() })),
+        )
         .route("/v1/acls", get(acls))
         .route("/v1/acl-log", get(async |s: Shared| Json(show::AclLog { samples: s.plane.acl_log() })))
         .route("/v1/linux", get(async |s: Shared| Json(s.plane.linux())))

@@ -15,10 +15,10 @@ use linerate_router::Source;
 use linerate_tester::table::NEXT_HOPS;
 use serde_json::json;
 
-use super::{fib_router, fpm_messages as messages};
 use super::report::{Host, Measured, Report};
 use super::routes::{self, Routes};
 use super::stats::timed;
+use super::{fib_router, fpm_messages as messages};
 
 /// Index of the outgoing interface in Linux.
 const TAP: u32 = 7;

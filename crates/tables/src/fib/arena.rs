@@ -393,10 +393,14 @@ mod tests {
         let domain = Domain::new();
         let mut reader = domain.register();
         let mut arena = Arena::new(domain).unwrap();
-        let blocks: Vec<(u32, usize)> = (0..50_000).map(|i| (arena.alloc(1 + i % 40).unwrap(), 1 + i % 40)).collect();
-        let mark = |arena: &Arena, (at, size): (u32, usize)| (at..at + size as u32).for_each(|w| arena.set(w, u64::from(at)));
+        let blocks: Vec<(u32, usize)> =
+            (0..50_000).map(|i| (arena.alloc(1 + i % 40).unwrap(), 1 + i % 40)).collect();
+        let mark = |arena: &Arena, (at, size): (u32, usize)| {
+            (at..at + size as u32).for_each(|w| arena.set(w, u64::from(at)))
+        };
         blocks.iter().for_each(|block| mark(&arena, *block));
-        let (kept, gone): (Vec<_>, Vec<_>) = blocks.iter().enumerate().partition(|(i, _)| *i < 20 || *i == 30_000);
+        let (kept, gone): (Vec<_>, Vec<_>) =
+            blocks.iter().enumerate().partition(|(i, _)| *i < 20 || *i == 30_000);
         gone.iter().for_each(|(_, (at, size))| arena.retire(*at, *size));
         arena.reclaim();
         reader.quiescent();

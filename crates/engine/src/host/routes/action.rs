@@ -13,9 +13,7 @@ use super::Interfaces;
 /// Whether such routes can have such gateways: IPv6 packets have no IPv4 gateways.
 pub(super) fn fits(ip6: bool, action: &RouteAction) -> bool {
     match action {
-        RouteAction::Forward(paths) if ip6 => {
-            paths.iter().all(|p| p.gateway.is_none_or(|g| g.is_ipv6()))
-        }
+        RouteAction::Forward(paths) if ip6 => paths.iter().all(|p| p.gateway.is_none_or(|g| g.is_ipv6())),
         _ => true,
     }
 }

@@ -175,7 +175,8 @@ impl Routes {
         self.fpm4.shrink();
         self.fpm6.shrink();
         self.note();
-        self.state.holding = self.sweep.waits() && (!self.state.connected || self.fpm4.holds() || self.fpm6.holds());
+        self.state.holding =
+            self.sweep.waits() && (!self.state.connected || self.fpm4.holds() || self.fpm6.holds());
     }
 
     /// Counts of the kernel's routes.

@@ -284,7 +284,8 @@ mod tests {
     use super::*;
 
     fn action(n: u32) -> Option<Arc<RouteAction>> {
-        (n % 5 != 0).then(|| Arc::new(RouteAction::via(std::net::IpAddr::from([10, 0, 0, n as u8]))))
+        (!n.is_multiple_of(5))
+            .then(|| Arc::new(RouteAction::via(std::net::IpAddr::from([10, 0, 0, n as u8]))))
     }
 
     proptest! {

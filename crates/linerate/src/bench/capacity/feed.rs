@@ -90,7 +90,8 @@ impl Feed {
                 let _ = done.send(writer.word(word));
             }
         })?;
-        let namespace = path_out.recv().map_err(|_| anyhow!("the thread that feeds routes ended early"))??;
+        let namespace =
+            path_out.recv().map_err(|_| anyhow!("the thread that feeds routes ended early"))??;
         Ok(Feed { namespace, words, done: done_out })
     }
 

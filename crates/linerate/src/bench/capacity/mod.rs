@@ -121,16 +121,10 @@ pub(crate) fn run(args: &CapacityArgs) -> Result<()> {
     let _leaving = crate::interrupt::leave_nothing()?;
     let part = if args.quick { 10 } else { 1 };
     say("making the routing tables");
-    let (ip4, family4) = table(
-        table::ipv4(SEED, args.routes / part, NEXT_HOPS),
-        plan::source4(),
-        &plan::own4(),
-    )?;
-    let (ip6, family6) = table(
-        table::ipv6(SEED, args.routes6 / part, NEXT_HOPS),
-        plan::source6(),
-        &plan::own6(),
-    )?;
+    let (ip4, family4) =
+        table(table::ipv4(SEED, args.routes / part, NEXT_HOPS), plan::source4(), &plan::own4())?;
+    let (ip6, family6) =
+        table(table::ipv6(SEED, args.routes6 / part, NEXT_HOPS), plan::source6(), &plan::own6())?;
     let routes = (ip4.routes.len(), ip6.routes.len());
     ensure!(
         routes == (args.routes / part, args.routes6 / part),
@@ -325,9 +319,8 @@ impl Run<'_> {
 /// CPU seconds of the thread that follows Linux and FRR.
 fn host_cpu() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let named = tasks.filter(|t| {
-        std::fs::read_to_string(t.path().join("comm")).is_ok_and(|name| name.trim() == "linux")
-    });
+    let named = tasks
+        .filter(|t| std::fs::read_to_string(t.path().join("comm")).is_ok_and(|name| name.trim() == "linux"));
     let ids = named.filter_map(|t| t.file_name().to_str()?.parse::<u32>().ok());
     ids.filter_map(|id| thread::cpu_time(Path::new("/proc"), id)).sum::<u64>() as f64 / 1e9
 }

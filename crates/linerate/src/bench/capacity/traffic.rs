@@ -14,7 +14,7 @@ use linerate_tester::frame::{FrameSpec, Template};
 use linerate_tester::ip::Ip;
 use linerate_tester::sink::Expect;
 
-use crate::demo::measure::{Ends, drain, turn_until};
+use crate::demo::measure::{Ends, drain_for, turn_until};
 use crate::demo::plan::{IN, TESTER_MAC, router_mac};
 use crate::demo::station::{Frames, WINDOW};
 
@@ -26,6 +26,9 @@ const SLICE: Duration = Duration::from_millis(10);
 
 /// Then the CPU is left to the threads that routes come by, which may have no other.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// Nothing has come back for so long: what is under way is lost. While others have the worker's CPU, packets wait.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Tells this program's frames from anything else.
 const KEY: u64 = 0x6c69_6e65_6361_7061;
@@ -134,7 +137,7 @@ fn slice<A: Ip>(
     let at = &mut family.at[usize::from(whole)];
     let mut tester = ClosedLoop::new(template, flows.clone(), Expect::Routed, WINDOW, *at);
     turn_until(clock.now() + SLICE.as_nanos() as u64, &mut tester, ends, frames, clock, true);
-    let trial = drain(&mut tester, ends, clock, true);
+    let trial = drain_for(&mut tester, ends, clock, true, PATIENCE);
     *at = tester.position();
     Ok(trial)
 }

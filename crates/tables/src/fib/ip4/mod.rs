@@ -35,7 +35,8 @@ mod rib;
 pub use reader::{Ip4Reader, Kernel};
 
 use super::{
-    Change, Discard, Fib, FibError, FibMemory, NO_ROUTE, NextHopId, Refused, arena::Arena, next_hops::NextHops,
+    Change, Discard, Fib, FibError, FibMemory, NO_ROUTE, NextHopId, Refused, arena::Arena,
+    next_hops::NextHops,
 };
 use crate::{prefix::Prefix, qsbr::Domain};
 use layout::{CELLS, Encoded, Entry, Painted, QUAD_WORDS, SLOTS};

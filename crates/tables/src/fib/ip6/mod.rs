@@ -34,7 +34,8 @@ mod slots;
 mod tests;
 
 use super::{
-    Change, Discard, Fib, FibError, FibMemory, Lookup, NextHopId, Refused, labels::LabelTable, strided::Writer,
+    Change, Discard, Fib, FibError, FibMemory, Lookup, NextHopId, Refused, labels::LabelTable,
+    strided::Writer,
 };
 use crate::{prefix::Prefix, qsbr::Domain};
 use std::sync::{Arc, atomic::AtomicU32};
