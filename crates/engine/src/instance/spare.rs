@@ -1,7 +1,7 @@
 //! When to give memory back: in a quiet moment after many routes have gone.
 
 /// Fewer routes take too little to bother.
-const WORTH: usize = 50_000;
+const WORTH: usize = 10_000;
 
 /// Looks at the number of routes about once a second.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn once_after_half_of_the_routes_have_gone() {
         let mut spare = Spare::default();
-        let seen = [0, 500_000, 1_000_000, 1_000_000, 700_000, 300_000, 1_000, 990, 990, 990, 40_000, 0, 0];
+        let seen = [0, 500_000, 1_000_000, 1_000_000, 700_000, 300_000, 1_000, 990, 990, 990, 4_000, 0, 0];
         let due: Vec<usize> = (0..seen.len()).filter(|i| spare.look(seen[*i])).collect();
         assert_eq!(due, [7], "not while they go, once, and not for a few");
         for routes in [900_000, 450_000, 449_000] {
