@@ -4,8 +4,8 @@ tshark finds nothing malformed; every packet is in a counter."""
 import subprocess
 
 import lab
-from scapy.all import (ICMP, IP, UDP, TCP, Dot1Q, Ether, ICMPv6EchoRequest, IPOption_Router_Alert, IPv6,
-                       IPv6ExtHdrDestOpt, IPv6ExtHdrHopByHop, PadN, Raw, RouterAlert, rdpcap, wrpcap)
+from scapy.all import (ARP, ICMP, IP, UDP, TCP, Dot1Q, Ether, ICMPv6EchoRequest, ICMPv6ND_NA, ICMPv6NDOptDstLLAddr,
+                       IPOption_Router_Alert, IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrHopByHop, PadN, Raw, RouterAlert, rdpcap, wrpcap)
 
 CONFIG = """
 [dpdk]
@@ -262,3 +262,28 @@ def test_icmp_errors_and_echo_replies_as_scapy_reads_them(tmp_path):
     assert bytes(got[expected[2]][ICMP].payload)[:200] == bytes(data)
     quoted = bytes(got[expected[0]][ICMP].payload)
     assert quoted[12:20] == bytes(packets[0][IP])[12:20], "the quote begins with the offending header"
+
+
+def test_other_users_of_the_routers_addresses_are_shown(tmp_path):
+    claims = "ff:ff:ff:ff:ff:ff"
+    arp = lambda mac, address, op: (Ether(src=mac, dst=claims) /
+                                    ARP(op=op, hwsrc=mac, psrc=address, hwdst="00:00:00:00:00:00", pdst=address))
+    advertisement = lambda mac, address: (
+        Ether(src=mac, dst="33:33:00:00:00:01") / IPv6(src="fe80::66", dst="ff02::1", hlim=255)
+        / ICMPv6ND_NA(tgt=address, R=0, S=0, O=1) / ICMPv6NDOptDstLLAddr(lladdr=mac))
+    packets = [*[arp("02:bb:00:00:00:66", "198.18.1.1", 1)] * 3, arp("02:bb:00:00:00:67", "198.18.1.1", 2),
+               *[advertisement("02:bb:00:00:00:68", "2001:db8:1::1")] * 2,
+               # Nobody's address, and the router's own words come back.
+               arp("02:bb:00:00:00:66", "198.18.1.9", 1), arp("02:00:00:00:00:01", "198.18.1.1", 1)]
+    wrpcap(str(tmp_path / "in.pcap"), packets)
+    wrpcap(str(tmp_path / "empty.pcap"), [], linktype=1)
+    with lab.linerate(tmp_path, CONFIG.format(rx=tmp_path / "in.pcap", folder=tmp_path, buffer=9600), "lrbytes") as r:
+        r.at_rest()
+        found = {(c["interface"], c["address"]): (c["mac"], c["count"]) for c in r.show("conflicts")["conflicts"]}
+        assert found == {("in", "198.18.1.1"): ("02:bb:00:00:00:67", 4), ("in", "2001:db8:1::1"): ("02:bb:00:00:00:68", 2)}
+        text = r.cli("show conflicts").stdout
+        assert "198.18.1.1" in text and "02:bb:00:00:00:68" in text and "s ago" in text, text
+        typed = subprocess.run([lab.LINERATE, "shell", "--socket", str(r.socket)], input="show ip conflicts\n", text=True,
+                               capture_output=True, timeout=20, check=False)
+        assert typed.returncode == 0 and "02:bb:00:00:00:67" in typed.stdout, typed
+        assert r.log.read_text().count("give one of the two another") == 2

@@ -9,6 +9,7 @@ use linerate_pipeline::trace::Hop;
 use linerate_pipeline::{PortId, WorkerCounters};
 
 use crate::show::acls::{Acl, AclSample};
+use crate::show::conflicts::Conflict;
 use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
 use crate::show::linux::{Linux, Punt};
@@ -34,6 +35,8 @@ pub trait Dataplane: Send + Sync + 'static {
     fn interfaces(&self) -> Vec<Interface>;
     /// Neighbours.
     fn neighbors(&self) -> Vec<Neighbor>;
+    /// Addresses of interfaces that others use as well.
+    fn conflicts(&self) -> Vec<Conflict>;
     /// Access lists with their counters, all or the one of that name. Refuses a name that does not exist.
     fn acls(&self, name: Option<&str>) -> Result<Vec<Acl>, Refused>;
     /// Samples of what rules with `log` have matched, oldest first.

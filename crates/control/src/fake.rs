@@ -9,6 +9,7 @@ use linerate_pipeline::{DropReason, PortId, WorkerCounters};
 
 use crate::dataplane::{Dataplane, Moved, PortView, QueueView, Refused, WorkerView};
 use crate::show::acls::{Acl, AclRule, AclSample};
+use crate::show::conflicts::Conflict;
 use crate::show::fib::{Fib, SourceCount};
 use crate::show::interfaces::Interface;
 use crate::show::linux::{Class, Fault, Fpm, Linux, Punt, Tap};
@@ -222,6 +223,17 @@ impl Dataplane for Fake {
         ];
         routes.retain(|r| query.group.is_none_or(|g| g == r.group));
         Ok(MulticastRoutes { routes, left_out: 0 })
+    }
+
+    fn conflicts(&self) -> Vec<Conflict> {
+        let conflict = |address: &str, count, last_seconds| Conflict {
+            interface: "wan0".into(),
+            address: address.parse().unwrap(),
+            mac: "02:00:00:00:00:66".into(),
+            count,
+            last_seconds,
+        };
+        vec![conflict("198.18.0.1", 4_711, 3), conflict("2001:db8:f::1", 1, 86_400)]
     }
 
     fn neighbors(&self) -> Vec<Neighbor> {

@@ -33,7 +33,7 @@ pub use errno::Errno;
 pub use life::{ThreadError, WorkerThread, kept_buffers, register_worker_thread};
 pub use log::take_log;
 pub use mbuf::{Mbuf, Shared};
-pub use pages::large_pages;
+pub use pages::{discard, large_pages, trim};
 pub use pool::{HEADROOM, MAX_FRAME, Pool, PoolConfig, PoolError, pools};
 pub use port::{
     Device, Link, Note, Port, PortConfig, PortError, PortInfo, PortStats, Rss, Running, RxQueue, Started,

@@ -23,8 +23,17 @@ pub fn free_hugepages(sysfs: &Path) -> u64 {
 
 /// Bytes of this process in memory (its resident set); `None` where `/proc` does not say.
 pub fn resident(proc: &Path) -> Option<u64> {
+    of_status(proc, "VmRSS:")
+}
+
+/// The most bytes that this process ever had in memory, or since it wrote `5` to `/proc/self/clear_refs`.
+pub fn peak(proc: &Path) -> Option<u64> {
+    of_status(proc, "VmHWM:")
+}
+
+fn of_status(proc: &Path, key: &str) -> Option<u64> {
     let text = std::fs::read_to_string(proc.join("self/status")).ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
+    let line = text.lines().find_map(|l| l.strip_prefix(key))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kb| kb * 1024)
 }
 

@@ -8,17 +8,17 @@ use linerate_tables::fib::Fib;
 use crate::neighbor::SECOND;
 use crate::router::Router;
 
-/// Between two notices about one interface, at least.
+/// Between two notices about one address, at least.
 const NOTICE: u64 = 60 * SECOND;
 
-/// What was heard on one interface of others that claim its addresses.
+/// What was heard of others that claim an address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// The address claimed last.
+    /// The address.
     pub address: IpAddr,
-    /// The MAC address of who claimed it.
+    /// The MAC address of who claimed it last.
     pub mac: [u8; 6],
-    /// Messages that claimed an address, since the start.
+    /// Messages that claimed it.
     pub count: u64,
     /// When the last came, nanoseconds of the router's clock.
     pub last: u64,
@@ -27,9 +27,11 @@ pub struct Conflict {
 }
 
 impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
-    /// Duplicate addresses noticed, by interface.
+    /// Duplicate addresses noticed, by interface, of those that interfaces have now.
     pub fn conflicts(&self) -> impl Iterator<Item = (IfIndex, &Conflict)> {
-        self.conflicts.iter().map(|(i, c)| (*i, c))
+        let table = self.interfaces();
+        let own = move |i: IfIndex, address| table.get(i).is_some_and(|f| f.owns(address));
+        self.conflicts.iter().filter(move |(key, _)| own(key.0, key.1)).map(|(key, c)| (key.0, c))
     }
 
     /// Those that an operator should be told of now: new ones at once, others once a minute while they last. Counts as
@@ -39,7 +41,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         let due =
             |c: &Conflict| c.told.is_none_or(|told| c.last > told && now.saturating_sub(told) >= NOTICE);
         let mut all = Vec::new();
-        for (interface, conflict) in self.conflicts.iter_mut().filter(|(_, c)| due(c)) {
+        for ((interface, _), conflict) in self.conflicts.iter_mut().filter(|(_, c)| due(c)) {
             conflict.told = Some(now);
             all.push((*interface, *conflict));
         }
@@ -48,9 +50,15 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
 
     pub(crate) fn note_conflict(&mut self, interface: IfIndex, address: IpAddr, mac: [u8; 6]) {
         self.neighbors.stats.duplicates += 1;
+        let key = (interface, address);
+        if !self.conflicts.contains_key(&key) {
+            // Those of addresses that have gone make room: there are never more than addresses.
+            let table = self.interfaces.current();
+            self.conflicts.retain(|(i, address), _| table.get(*i).is_some_and(|f| f.owns(*address)));
+        }
         let new = Conflict { address, mac, count: 0, last: 0, told: None };
-        let conflict = self.conflicts.entry(interface).or_insert(new);
-        (conflict.address, conflict.mac, conflict.last) = (address, mac, self.now);
+        let conflict = self.conflicts.entry(key).or_insert(new);
+        (conflict.mac, conflict.last) = (mac, self.now);
         conflict.count += 1;
     }
 

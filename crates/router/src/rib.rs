@@ -151,6 +151,13 @@ impl<A: Address> Rib<A> {
         }
     }
 
+    /// Gives back what prefixes with several candidates took that are no more.
+    pub(crate) fn compact(&mut self) {
+        if self.free.len() == self.several.len() {
+            (self.several, self.free) = (Vec::new(), Vec::new());
+        }
+    }
+
     /// A source's next hop for exactly this prefix.
     pub(crate) fn get(&self, prefix: Prefix<A>, source: Source) -> Option<NextHopId> {
         self.candidates(*self.routes.get(&prefix)?).iter().find(|c| c.source == source).map(|c| c.id)

@@ -45,7 +45,7 @@ pub struct Router<F4: Fib<u32>, F6: Fib<u128>> {
     pub(crate) neighbors: Neighbors,
     pub(crate) multicast: MulticastControl,
     statics: BTreeMap<(IfIndex, IpAddr), [u8; 6]>,
-    pub(crate) conflicts: BTreeMap<IfIndex, Conflict>,
+    pub(crate) conflicts: BTreeMap<(IfIndex, IpAddr), Conflict>,
     /// Something changed that packets held by workers may have waited for.
     pub(crate) stirred: bool,
     /// Why a neighbour or path could not be put into the tables, since this was last asked.

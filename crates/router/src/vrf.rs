@@ -10,7 +10,7 @@ use std::ops::Bound;
 
 use linerate_pipeline::policy::MAX_VRFS;
 use linerate_pipeline::{IfIndex, InterfaceTable, VRF_DEFAULT, VrfId};
-use linerate_tables::fib::{Fib, FibError};
+use linerate_tables::fib::{Discard, Fib, FibError};
 use linerate_tables::prefix::Address;
 
 use crate::connected::{Links, OwnRoutes};
@@ -132,6 +132,23 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         self.remove_vrf(vrf);
         self.finish();
         Ok(())
+    }
+
+    /// Gives back the memory of routes that once were, in all VRFs. For a quiet moment after many have gone: see
+    /// [`Fib::compact`].
+    pub fn compact(&mut self, discard: Discard) {
+        for vrf in std::iter::once(&mut self.default_vrf).chain(self.other_vrfs.iter_mut().flatten()) {
+            vrf.v4.rib.compact();
+            vrf.v6.rib.compact();
+            vrf.v4.fib.compact(discard);
+            vrf.v6.fib.compact(discard);
+        }
+    }
+
+    /// Prefixes with a route, in all VRFs.
+    pub fn prefixes(&self) -> usize {
+        let all = std::iter::once(&self.default_vrf).chain(self.other_vrfs.iter().flatten());
+        all.map(|vrf| vrf.v4.rib.len() + vrf.v6.rib.len()).sum()
     }
 
     /// The VRFs there are, in order of their numbers, with their names. The default one's is `default`.

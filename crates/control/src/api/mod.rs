@@ -3,7 +3,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `GET /v1/status` | [`Status`](crate::show::Status) |
-//! | `GET /v1/ports`, `workers`, `queues`, `interfaces`, `neighbors`, `acls` (`?name=`), `router`, `drops`, `graph`, `fib` | the type of that name in [`show`](crate::show) |
+//! | `GET /v1/ports`, `workers`, `queues`, `interfaces`, `neighbors`, `conflicts`, `acls` (`?name=`), `router`, `drops`, `graph`, `fib` | the type of that name in [`show`](crate::show) |
 //! | `GET /v1/routes?prefix=&longer=&longest=&via=&interface=&source=&after=&limit=` | [`Routes`](crate::show::Routes) |
 //! | `POST /v1/queues/move` with [`MoveQueue`](crate::show::MoveQueue) | [`QueueMoved`](crate::show::QueueMoved) |
 //! | `POST /v1/trace` with [`TraceRequest`](crate::show::TraceRequest) | [`Trace`](crate::show::Trace) |
@@ -101,6 +101,10 @@ pub(crate) mod test_views {
 
     pub(crate) fn neighbors() -> show::Neighbors {
         show::Neighbors { neighbors: Fake::new().neighbors() }
+    }
+
+    pub(crate) fn conflicts() -> show::Conflicts {
+        show::Conflicts { conflicts: Fake::new().conflicts() }
     }
 
     pub(crate) fn acls() -> show::Acls {

@@ -32,7 +32,7 @@ const MAX_TRACE: u32 = 100;
 const MAX_TRACE_WAIT: u64 = 5000;
 
 /// What there is, for those who ask for something else.
-const PATHS: &str = "/v1/ and status, ports, workers, queues, interfaces, neighbors, acls, acl-log, router, drops, \
+const PATHS: &str = "/v1/ and status, ports, workers, queues, interfaces, neighbors, conflicts, acls, acl-log, router, drops, \
                      graph, fib, vrfs, routes, linux, punt, \
                      multicast/routes, queues/move or trace";
 
@@ -49,6 +49,10 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/v1/router", get(async |s: Shared| Json(views::router(s.plane.as_ref()))))
         .route("/v1/interfaces", get(interfaces))
         .route("/v1/neighbors", get(neighbors))
+        .route(
+            "/v1/conflicts",
+            get(async |s: Shared| Json(show::Conflicts { conflicts: s.plane.conflicts() })),
+        )
         .route("/v1/acls", get(acls))
         .route("/v1/acl-log", get(async |s: Shared| Json(show::AclLog { samples: s.plane.acl_log() })))
         .route("/v1/linux", get(async |s: Shared| Json(s.plane.linux())))

@@ -95,6 +95,7 @@ fn every_view_is_served() {
     assert_eq!(client.get::<show::Queues>("/v1/queues").unwrap().queues.len(), 3);
     assert_eq!(client.get::<show::Interfaces>("/v1/interfaces").unwrap().interfaces.len(), 2);
     assert_eq!(client.get::<show::Neighbors>("/v1/neighbors").unwrap().neighbors[0].state, "static");
+    assert_eq!(client.get::<show::Conflicts>("/v1/conflicts").unwrap().conflicts[0].count, 4_711);
     let figures = client.get::<show::Router>("/v1/router").unwrap();
     assert_eq!((figures.neighbors.duplicates, figures.lost.events, figures.lost.trace_hops), (12_345, 9, 5));
     assert_eq!(client.get::<show::Drops>("/v1/drops").unwrap().total, 3000);

@@ -13,6 +13,7 @@ use linerate_pipeline::{IfIndex, PortId};
 use crate::api::mac;
 use crate::dataplane::{Dataplane, Moved, PortView, QueueView, Refused, WorkerView};
 use crate::show::acls::{Acl, AclSample};
+use crate::show::conflicts::Conflict;
 use crate::show::fib::Fib;
 use crate::show::interfaces::Interface;
 use crate::show::linux::{Linux, Punt};
@@ -131,6 +132,10 @@ impl Dataplane for Running {
 
     fn neighbors(&self) -> Vec<Neighbor> {
         self.instance.with_router(|router, _| router::neighbors(router)).unwrap_or_default()
+    }
+
+    fn conflicts(&self) -> Vec<Conflict> {
+        self.instance.with_router(router::conflicts).unwrap_or_default()
     }
 
     fn acls(&self, name: Option<&str>) -> Result<Vec<Acl>, Refused> {

@@ -11,6 +11,7 @@ use linerate_tables::fib::Fib as Table;
 use crate::api::mac;
 use crate::dataplane::Refused;
 use crate::show::acls::{Acl, AclRule, AclSample};
+use crate::show::conflicts::Conflict;
 use crate::show::fib::{Fib, SourceCount};
 use crate::show::neighbors::Neighbor;
 use crate::show::router::{self, LostFigures, NeighborFigures, TableFigures};
@@ -54,6 +55,23 @@ pub(super) fn neighbors<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>
         state: n.state.name().into(),
     };
     router.neighbors().map(view).collect()
+}
+
+/// Addresses of interfaces that others use as well, with the time `now` of the router's clock.
+pub(super) fn conflicts<F4: Table<u32>, F6: Table<u128>>(
+    router: &mut Router<F4, F6>,
+    now: u64,
+) -> Vec<Conflict> {
+    let view = |(interface, c): (IfIndex, &linerate_router::conflict::Conflict)| Conflict {
+        interface: name(router, interface),
+        address: c.address,
+        mac: mac(c.mac),
+        count: c.count,
+        last_seconds: now.saturating_sub(c.last) / 1_000_000_000,
+    };
+    let mut all: Vec<Conflict> = router.conflicts().map(view).collect();
+    all.sort_by(|a, b| (&a.interface, a.address).cmp(&(&b.interface, b.address)));
+    all
 }
 
 /// Access lists with what their rules have matched.

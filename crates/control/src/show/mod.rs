@@ -6,6 +6,7 @@
 //! preamble, FCS and gap, 24 bytes more.
 
 pub mod acls;
+pub mod conflicts;
 pub mod drops;
 pub mod fib;
 pub mod graph;
@@ -24,6 +25,7 @@ pub mod vrfs;
 pub mod workers;
 
 pub use acls::{AclLog, Acls};
+pub use conflicts::Conflicts;
 pub use drops::Drops;
 pub use fib::Fibs;
 pub use graph::Graph;

@@ -49,6 +49,7 @@ fn linux() {
 #[test]
 fn neighbors() {
     both("neighbors", &views::neighbors());
+    both("conflicts", &views::conflicts());
 }
 
 #[test]

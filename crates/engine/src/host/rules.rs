@@ -84,6 +84,13 @@ impl Tables {
         (self.rules, self.connected) = (rules, kept);
     }
 
+    /// Linux has lost a route of ours, as `ip route flush table` does it. Whether it has to be made again.
+    pub(super) fn lost(&mut self, gone: &Route) -> bool {
+        let before = self.connected.len();
+        self.connected.retain(|(table, prefix, ..)| (*table, *prefix) != (gone.table, gone.prefix));
+        self.connected.len() < before
+    }
+
     /// Takes everything back.
     pub(super) fn clear(&mut self, writer: &mut Writer) {
         self.follow(writer, std::iter::empty());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use ipnet::IpNet;
 use linerate_linux::fpm::FpmEvent;
 use linerate_linux::netlink::{LinkSettings, MonitorEvent, Operation, Writer};
-use linerate_linux::route::{Address, Mac, Neighbor, NeighborState};
+use linerate_linux::route::{Address, Change, Event, Mac, Neighbor, NeighborState};
 use linerate_linux::tap::Tap;
 use linerate_linux::watch::{Status, Watcher};
 use linerate_pipeline::{IfIndex, PortId, VrfId};
@@ -21,15 +21,13 @@ use super::kernel::{Kernel, View};
 use super::multicast::Groups;
 use super::packets::{Forwarded, Order};
 use super::routes::{FpmState, RouterChange, Routes};
-use super::rules::{MAIN, Member, Tables};
+use super::rules::{MAIN, Member, OURS, Tables};
 use super::{HostError, sysctl};
 use crate::desired::LinuxSpec;
 use crate::instance::Shared;
 
 /// How often neighbours and links are compared, in ticks.
 const NEIGHBORS: u32 = 2;
-/// How often it is counted which of FRR's routes cannot be used, in ticks.
-const UNUSABLE: u32 = 50;
 /// Between two attempts to make a tap that could not be made, in ticks.
 const RETRY: u32 = 20;
 /// How long an interface must stay as it is until a tap made anew would be like that, in ticks.
@@ -465,8 +463,13 @@ impl Drop for Host {
 
 impl Watcher for Host {
     fn kernel(&mut self, events: &mut Vec<MonitorEvent>) {
-        let (mut interfaces, mut neighbors) = (false, false);
+        let (mut interfaces, mut neighbors, mut lost) = (false, false, false);
         for event in events.drain(..) {
+            if let MonitorEvent::Event(Event::Route(Change::Delete, route)) = &event
+                && route.protocol == OURS
+            {
+                lost |= self.tables.lost(route);
+            }
             let changed = self.kernel.apply(&event);
             interfaces |= changed.interfaces;
             neighbors |= changed.neighbors;
@@ -480,6 +483,9 @@ impl Watcher for Host {
             self.follow_neighbors();
         }
         self.follow_failures();
+        if lost {
+            self.follow_tables();
+        }
         self.publish();
         self.publish_groups();
     }
@@ -503,9 +509,6 @@ impl Watcher for Host {
         self.mirrors.values_mut().for_each(Mirror::settle);
         if self.ticks.is_multiple_of(RETRY) && self.mirrors.values().any(|m| m.tap.is_none()) {
             self.remake_taps();
-        }
-        if self.ticks.is_multiple_of(UNUSABLE) {
-            self.routes.count_unusable();
         }
         let faults = [status.kernel_faults, status.fpm_faults].into_iter().flatten();
         let faults = faults.flat_map(|f| f.iter().map(|(fault, n)| (fault.to_string(), n))).collect();

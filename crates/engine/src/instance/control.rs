@@ -19,6 +19,7 @@ use super::check::{self, Machine};
 use super::error::{StartError, StopError};
 use super::ports::{self, Pools, PortState};
 use super::router::{self, RouterHalf};
+use super::spare::Spare;
 use super::status::Load;
 use super::{Product, Shared, device, place};
 use crate::clock::Clock;
@@ -252,6 +253,7 @@ fn deal(
 fn watch(shared: &Shared, orders: &Receiver<Order>) {
     let mut links = Links(vec![None; shared.ports.len()]);
     let mut meters: Vec<Meter> = shared.workers.views().iter().map(Meter::read).collect();
+    let mut spare = Spare::default();
     let (mut links_at, mut loads_at) = (Instant::now(), Instant::now() + LOADS);
     let mut wait = ROUND;
     loop {
@@ -268,6 +270,12 @@ fn watch(shared: &Shared, orders: &Receiver<Order>) {
         }
         if now >= loads_at {
             loads_at = now + LOADS;
+            shared.with_router(|half, _| {
+                if spare.look(half.router.prefixes()) {
+                    half.router.compact(linerate_dpdk::discard);
+                    linerate_dpdk::trim();
+                }
+            });
             let mut loads = shared.loads.lock().unwrap_or_else(PoisonError::into_inner);
             for ((load, meter), view) in loads.iter_mut().zip(&mut meters).zip(shared.workers.views()) {
                 let next = Meter::read(view);

@@ -32,6 +32,7 @@ mod error;
 mod place;
 mod ports;
 mod router;
+mod spare;
 pub mod status;
 
 use std::collections::HashMap;

@@ -15,10 +15,10 @@ use linerate_router::Source;
 use linerate_tester::table::NEXT_HOPS;
 use serde_json::json;
 
-use super::fib_router;
 use super::report::{Host, Measured, Report};
 use super::routes::{self, Routes};
 use super::stats::timed;
+use super::{fib_router, fpm_messages as messages};
 
 /// Index of the outgoing interface in Linux.
 const TAP: u32 = 7;
@@ -124,42 +124,12 @@ fn take(stream: &[u8], stage: Stage) -> Result<usize> {
 fn stream(routes: &Routes<u32>) -> Vec<u8> {
     let mut out = Vec::with_capacity(routes.len() * 56);
     for n in 0..NEXT_HOPS {
-        // nhmsg: family, scope, protocol, flags; the object's id, interface and gateway.
-        let mut body = vec![2, 0, 186, 0, 0, 0, 0, 0];
-        attribute(&mut body, 1, &(n + 1).to_ne_bytes());
-        attribute(&mut body, 5, &TAP.to_ne_bytes());
-        attribute(&mut body, 6, &fib_router::gateway4(n).octets());
-        message(&mut out, 104, &body);
+        messages::object(&mut out, n + 1, fib_router::gateway4(n).into(), TAP);
     }
     for (prefix, next_hop) in routes {
-        // rtmsg: family, lengths, TOS, table, protocol BGP, scope, type unicast, flags; prefix, metric and object.
-        let mut body = vec![2, prefix.len(), 0, 0, 254, 186, 0, 1, 0, 0, 0, 0];
-        attribute(&mut body, 1, &prefix.first().to_be_bytes());
-        attribute(&mut body, 6, &20u32.to_ne_bytes());
-        attribute(&mut body, 30, &(next_hop % NEXT_HOPS + 1).to_ne_bytes());
-        message(&mut out, 24, &body);
+        messages::route(&mut out, *prefix, Some(next_hop % NEXT_HOPS + 1));
     }
     out
-}
-
-/// One netlink message in one FPM frame.
-fn message(out: &mut Vec<u8>, kind: u16, body: &[u8]) {
-    let length = 16 + body.len() as u32;
-    out.extend([1, 1]);
-    out.extend((length as u16 + 4).to_be_bytes());
-    out.extend(length.to_ne_bytes());
-    out.extend(kind.to_ne_bytes());
-    // A request to create or replace.
-    out.extend(0x501u16.to_ne_bytes());
-    out.extend([0; 8]);
-    out.extend(body);
-}
-
-/// An attribute of four bytes.
-fn attribute(body: &mut Vec<u8>, kind: u16, value: &[u8; 4]) {
-    body.extend(8u16.to_ne_bytes());
-    body.extend(kind.to_ne_bytes());
-    body.extend(value);
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ pub(crate) mod acl;
 mod acl_forward;
 #[cfg(feature = "peers")]
 mod acl_peers;
+pub(crate) mod capacity;
 pub(crate) mod churn;
 pub(crate) mod fib;
 #[cfg(feature = "peers")]
@@ -13,6 +14,7 @@ mod fib_updates;
 pub(crate) mod forward;
 mod forward_io;
 pub(crate) mod fpm;
+mod fpm_messages;
 mod keys;
 pub(crate) mod multicast;
 mod race;
@@ -31,6 +33,8 @@ pub(crate) enum Bench {
     Fib(fib::FibBenchArgs),
     /// Wildcard rules, against DPDK's rte_acl and a linear scan
     Acl(acl::AclBenchArgs),
+    /// Millions of routes over FPM in and out again, while packets flow
+    Capacity(capacity::CapacityArgs),
     /// Packets lost, misrouted or held up while routes change
     Churn(churn::ChurnArgs),
     /// A whole table from FPM messages to the FIB
@@ -46,6 +50,7 @@ pub(crate) fn run(bench: Bench) -> Result<(), Failure> {
     match bench {
         Bench::Fib(args) => Ok(fib::run(args)?),
         Bench::Acl(args) => Ok(acl::run(args)?),
+        Bench::Capacity(args) => Ok(capacity::run(&args)?),
         Bench::Churn(args) => Ok(churn::run(&args)?),
         Bench::Fpm(args) => Ok(fpm::run(&args)?),
         Bench::Forward(args) => Ok(forward::run(args)?),

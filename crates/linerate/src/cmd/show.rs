@@ -48,6 +48,8 @@ enum View {
     Interfaces,
     /// Link-layer addresses of hosts on the links
     Neighbors,
+    /// Addresses of this router that others use as well
+    Conflicts,
     /// Access lists: rules and what they have matched
     Acl {
         /// Only this list
@@ -152,6 +154,7 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
         View::Queues => args.view::<show::Queues>(&client, "/v1/queues"),
         View::Interfaces => args.view::<show::Interfaces>(&client, "/v1/interfaces"),
         View::Neighbors => args.view::<show::Neighbors>(&client, "/v1/neighbors"),
+        View::Conflicts => args.view::<show::Conflicts>(&client, "/v1/conflicts"),
         View::Acl { log: true, .. } => args.view::<show::AclLog>(&client, "/v1/acl-log"),
         View::Acl { name: None, .. } => args.view::<show::Acls>(&client, "/v1/acls"),
         View::Acl { name: Some(name), .. } => args.view::<show::Acls>(&client, &acl_path(name)?),

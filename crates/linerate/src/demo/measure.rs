@@ -111,6 +111,17 @@ pub(crate) fn drain<A: Ip, P: Packet, R: RxQueue<P>, T>(
     clock: Clock,
     yielding: bool,
 ) -> Trial {
+    drain_for(tester, ends, clock, yielding, PATIENCE)
+}
+
+/// The same where what is under way counts as lost only after `patience` without any packet.
+pub(crate) fn drain_for<A: Ip, P: Packet, R: RxQueue<P>, T>(
+    tester: &mut ClosedLoop<A, P>,
+    ends: &mut Ends<R, T>,
+    clock: Clock,
+    yielding: bool,
+    patience: Duration,
+) -> Trial {
     tester.stop();
     let mut quiet_since = clock.now();
     loop {
@@ -121,7 +132,7 @@ pub(crate) fn drain<A: Ip, P: Packet, R: RxQueue<P>, T>(
             std::thread::yield_now();
         }
         // When all has come back, wait a little for what should not be there: a packet sent twice.
-        let wait = if tester.under_way() == 0 { PATIENCE / 100 } else { PATIENCE };
+        let wait = if tester.under_way() == 0 { PATIENCE / 100 } else { patience };
         if now.saturating_sub(quiet_since) > wait.as_nanos() as u64 {
             return tester.result();
         }

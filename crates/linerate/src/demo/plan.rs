@@ -44,7 +44,7 @@ fn next_hop_mac(next_hop: u32) -> [u8; 6] {
 }
 
 /// The router's port that a next hop is behind.
-fn port_of(next_hop: u32) -> PortId {
+pub(crate) fn port_of(next_hop: u32) -> PortId {
     1 + (next_hop % 2) as PortId
 }
 

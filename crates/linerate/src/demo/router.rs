@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow};
 use linerate_dpdk::{Eal, Pool, Port, RxQueue, Started, TxQueue};
 use linerate_engine::clock::Clock;
-use linerate_engine::desired::{Desired, DpdkSpec, IdleSpec, MemorySpec, PortSpec, WorkerSpec};
+use linerate_engine::desired::{Desired, DpdkSpec, IdleSpec, LinuxSpec, MemorySpec, PortSpec, WorkerSpec};
 use linerate_engine::instance::{Instance, Product};
 use linerate_pipeline::PortId;
 
@@ -34,6 +34,17 @@ pub(crate) fn start(
     idle: IdleSpec,
     broken: Option<Break>,
 ) -> Result<(Router, f64)> {
+    start_with(tables, cpus, idle, broken, None)
+}
+
+/// The same, with Linux and FRR above it where `linux` says how.
+pub(crate) fn start_with(
+    tables: &Tables,
+    cpus: &Placement,
+    idle: IdleSpec,
+    broken: Option<Break>,
+    linux: Option<LinuxSpec>,
+) -> Result<(Router, f64)> {
     let routes = match broken {
         Some(b) => {
             plan::routes(&b.table(&tables.ipv4, plan::NEXT_HOPS), &b.table(&tables.ipv6, plan::NEXT_HOPS))
@@ -55,7 +66,7 @@ pub(crate) fn start(
         neighbors: plan::neighbors(),
         acls: Vec::new(),
         multicast_routes: Vec::new(),
-        linux: None,
+        linux,
         icmp_errors_per_second: 100,
     };
     let begin = Instant::now();

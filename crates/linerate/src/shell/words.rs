@@ -11,6 +11,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("show interface", "show interfaces"),
     ("show ip access-lists", "show acl"),
     ("show ip arp", "show neighbors"),
+    ("show ip conflicts", "show conflicts"),
     ("show ip fib", "show fib"),
     ("show ip interface", "show interfaces"),
     ("show ip mroute", "show multicast routes"),
@@ -18,6 +19,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("show ip route vrf", "show routes --vrf"),
     ("show ip vrf", "show vrfs"),
     ("show ipv6 access-lists", "show acl"),
+    ("show ipv6 conflicts", "show conflicts"),
     ("show ipv6 interface", "show interfaces"),
     ("show ipv6 mroute", "show multicast routes"),
     ("show ipv6 neighbors", "show neighbors"),
@@ -295,6 +297,7 @@ mod tests {
             clap::Command::new("interfaces").about("Interfaces"),
             clap::Command::new("acl").about("Access lists"),
             clap::Command::new("neighbors").about("Neighbours"),
+            clap::Command::new("conflicts").about("Conflicts"),
             clap::Command::new("multicast").about("Multicast").subcommand(clap::Command::new("routes")),
         ]);
         Commands::new(
@@ -322,6 +325,7 @@ mod tests {
             ("show ip route vrf red", "show routes --vrf red"),
             ("show ipv6 neighbors", "show neighbors"),
             ("sho int", "show interfaces"),
+            ("show ip conflicts", "show conflicts"),
             ("show ip mroute", "show multicast routes"),
             ("show multicast routes 239.1.1.1", "show multicast routes 239.1.1.1"),
             ("show acl \"my list\" | include tcp", "show acl my list Include(\"tcp\")"),
@@ -342,7 +346,7 @@ mod tests {
             ("show ip", "`show ip` is not a whole command: `show ip ?` says what may follow"),
             (
                 "show colours",
-                "`colours` is no command here: expected routes, interfaces, acl, neighbors, multicast,",
+                "`colours` is no command here: expected routes, interfaces, acl, neighbors, conflicts, multicast,",
             ),
             ("show routes | sort", "expected `include`, `exclude` or `begin` with a text, or `count`"),
             ("show acl \"x", "a quotation is not closed"),

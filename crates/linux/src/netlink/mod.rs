@@ -10,6 +10,6 @@ mod socket;
 mod writer;
 
 pub use monitor::{Filter, Monitor, MonitorEvent, Section};
-pub use namespace::in_namespace;
+pub use namespace::{enter_new, in_namespace};
 pub use socket::NetlinkError;
 pub use writer::{LinkSettings, Operation, Rule, RuleTarget, Writer};

@@ -162,6 +162,7 @@ impl Monitor {
     pub fn with_queue(filter: Filter, queue: usize) -> Result<Self, NetlinkError> {
         // Changes are heard before anything is listed, so that none is missed.
         let changes = Socket::open(&GROUPS, queue)?;
+        changes.leave_out(filter.without.iter().copied());
         let listings = Socket::open(&[], 1 << 20)?;
         Ok(Monitor {
             changed: Readiness::new(&changes).map_err(NetlinkError::Open)?,

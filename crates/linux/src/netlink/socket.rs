@@ -11,7 +11,9 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket as Raw, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, setsockopt, sockopt};
+use socket2::SockFilter;
 
+use crate::route::Protocol;
 use crate::route::wire::{Messages, attributes};
 
 /// Why Linux could not be asked or would not do something.
@@ -62,6 +64,35 @@ impl NetlinkError {
 /// Longest datagram: dumps use 32 KB at most.
 const BUFFER: usize = 1 << 16;
 
+/// Makers of routes that can be left out: what a jump reaches.
+const MOST_MAKERS: usize = 200;
+
+/// Where a message (`nlmsghdr`, `rtmsg`) has its type's lower byte and the route's maker.
+const TYPE: u32 = if cfg!(target_endian = "little") { 4 } else { 5 };
+const MAKER: u32 = 16 + 5;
+
+/// A program of the kernel's packet filter that passes everything but routes, and their withdrawals, of these makers.
+fn program(makers: &[u8]) -> Vec<SockFilter> {
+    // Load a byte; jump if it equals; return, with as many bytes as may pass.
+    const LOAD: u16 = 0x30;
+    const EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    const NEW_ROUTE: u32 = 24;
+    const DELETE_ROUTE: u32 = 25;
+    let count = makers.len() as u8;
+    let mut program = vec![
+        SockFilter::new(LOAD, 0, 0, TYPE),
+        SockFilter::new(EQUAL, 1, 0, NEW_ROUTE),
+        SockFilter::new(EQUAL, 0, count + 1, DELETE_ROUTE),
+        SockFilter::new(LOAD, 0, 0, MAKER),
+    ];
+    // Behind the last of these is "pass", behind that "drop".
+    let equal = |(i, maker): (u8, &u8)| SockFilter::new(EQUAL, count - i, 0, u32::from(*maker));
+    program.extend((0..count).zip(makers).map(equal));
+    program.extend([SockFilter::new(RETURN, 0, 0, u32::MAX), SockFilter::new(RETURN, 0, 0, 0)]);
+    program
+}
+
 /// What reading gave.
 pub(super) enum Read<'a> {
     /// Messages of the kernel.
@@ -105,6 +136,13 @@ impl Socket {
         };
         let raw = open().map_err(NetlinkError::Open)?;
         Ok(Socket { raw, sequence: 0, buffer: vec![0; BUFFER].into_boxed_slice() })
+    }
+
+    /// Has the kernel leave out what it tells of routes of these makers: a full table of FRR's is told to everyone who
+    /// listens to routes, message by message. Where the kernel refuses, they are to be left out by who reads them.
+    pub(super) fn leave_out(&self, makers: impl Iterator<Item = Protocol>) {
+        let makers: Vec<u8> = makers.map(|maker| maker.0).take(MOST_MAKERS).collect();
+        let _ = socket2::SockRef::from(self).attach_filter(&program(&makers));
     }
 
     /// Reads one datagram of the kernel. Others may send here, too: theirs are left out.

@@ -22,5 +22,5 @@ pub use model::{
     Change, Encap, Event, Members, MulticastRoute, NextHop, Nexthop, NexthopAction, Protocol, Resilience,
     Route, RouteKind, Scope, Unsupported,
 };
-pub use sweep::{Sweep, Swept};
+pub use sweep::{AWAY, QUIET, Sweep};
 pub use table::{RouteChange, RouteTable};

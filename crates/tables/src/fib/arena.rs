@@ -10,16 +10,17 @@
 //! **Growth.** Words live in one allocation that the kernel hands out zeroed and commits page by page, sixteen times
 //! larger than the one before: 64 KiB, 1 MiB, 16 MiB, 256 MiB, 2 GiB. An empty table so costs nothing, a full one is
 //! contiguous. Moving up copies the words in use and publishes the larger allocation with one store. Readers that
-//! are in the old one finish there: it is never written again and stays until the table goes (a sixteenth of the
-//! whole at most). Growing happens at most four times in a table's life.
+//! are in the old one finish there: it is never written again and stays until memory is given back or the table goes (a
+//! sixteenth of the whole at most). Growing happens at most four times in a table's life.
 //!
 //! A reader must load the entry first and [`Words::view`] after it (acquire): then the view contains the block.
 
-use super::{FibError, simd::prefetch};
+use super::{Discard, FibError, simd::prefetch};
 use crate::qsbr::{Domain, Epoch};
 use std::{
     collections::VecDeque,
     mem,
+    ops::Range,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -64,6 +65,8 @@ pub(crate) struct Arena {
     waiting: VecDeque<(Epoch, Vec<Block>)>,
     live: usize,
     retired: usize,
+    /// When the allocations before the current one have no reader any more; `None`: they hold nothing.
+    grown: Option<Epoch>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -143,6 +146,7 @@ impl Arena {
             waiting: VecDeque::new(),
             live: 0,
             retired: 0,
+            grown: None,
         })
     }
 
@@ -216,6 +220,42 @@ impl Arena {
         }
     }
 
+    /// Gives back what no block in use lies in: memory behind the last of them, and whole pages between them.
+    pub(crate) fn compact(&mut self, discard: Discard) {
+        self.reclaim();
+        let mut blocks: Vec<(u32, usize)> = Vec::with_capacity(self.free.iter().map(Vec::len).sum());
+        for (class, list) in self.free.iter().enumerate() {
+            blocks.extend(list.iter().map(|at| (*at, size_of_class(class))));
+        }
+        blocks.sort_unstable();
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for (at, size) in blocks {
+            let (at, end) = (at as usize, at as usize + size);
+            match runs.last_mut() {
+                Some(run) if run.end == at => run.end = end,
+                _ => runs.push(at..end),
+            }
+        }
+        let words = self.words.view();
+        for run in &runs {
+            discard(words.get(run.clone()).unwrap_or_default());
+        }
+        if let Some(last) = runs.pop().filter(|run| run.end == self.fresh) {
+            self.fresh = last.start;
+            for list in &mut self.free {
+                list.retain(|at| (*at as usize) < last.start);
+                list.shrink_to_fit();
+            }
+        }
+        self.pending.shrink_to_fit();
+        self.waiting.shrink_to_fit();
+        if self.grown.take_if(|epoch| *epoch <= self.domain.passed()).is_some() {
+            let current = self.words.current.load(Ordering::Relaxed);
+            let old = self.words.generations.iter().take(current).filter_map(OnceLock::get);
+            old.for_each(|allocation| discard(allocation.words()));
+        }
+    }
+
     /// Writes one word of a block. Publishing its index afterwards with a release store makes it visible.
     #[inline]
     pub(crate) fn set(&self, at: u32, value: u64) {
@@ -270,6 +310,7 @@ impl Arena {
         // One writer, and `next > current`: the cell is empty.
         let _ = self.words.generations[next].set(larger);
         self.words.current.store(next, Ordering::Release);
+        self.grown = Some(self.domain.advance());
         Ok(())
     }
 }
@@ -342,6 +383,40 @@ mod tests {
             assert_eq!(line(*at), line(*at + 6), "a block of seven words on two lines");
             assert_eq!(words.view()[*at as usize + 6].load(Ordering::Relaxed), i as u64);
         }
+    }
+
+    #[test]
+    fn what_is_free_is_given_back_and_can_be_had_again() {
+        fn zero(words: &[AtomicU64]) {
+            words.iter().for_each(|w| w.store(0, Ordering::Relaxed));
+        }
+        let domain = Domain::new();
+        let mut reader = domain.register();
+        let mut arena = Arena::new(domain).unwrap();
+        let blocks: Vec<(u32, usize)> =
+            (0..50_000).map(|i| (arena.alloc(1 + i % 40).unwrap(), 1 + i % 40)).collect();
+        let mark = |arena: &Arena, (at, size): (u32, usize)| {
+            (at..at + size as u32).for_each(|w| arena.set(w, u64::from(at)))
+        };
+        blocks.iter().for_each(|block| mark(&arena, *block));
+        let (kept, gone): (Vec<_>, Vec<_>) =
+            blocks.iter().enumerate().partition(|(i, _)| *i < 20 || *i == 30_000);
+        gone.iter().for_each(|(_, (at, size))| arena.retire(*at, *size));
+        arena.reclaim();
+        reader.quiescent();
+        arena.reclaim();
+        let (bytes, lists) = (arena.live_bytes(), arena.control_bytes());
+        arena.compact(zero);
+        assert_eq!((arena.live_bytes(), arena.retired_bytes()), (bytes, 0));
+        assert!(arena.control_bytes() < lists * 3 / 4, "{} of {lists}", arena.control_bytes());
+        for (_, (at, size)) in &kept {
+            assert!((*at..*at + *size as u32).all(|w| arena.get(w) == u64::from(*at)));
+        }
+        // All that is handed out from now on lies apart from what is in use.
+        let mut all: Vec<(u32, usize)> = kept.iter().map(|(_, b)| **b).collect();
+        all.extend((0..50_000).map(|i| (arena.alloc(1 + i % 40).unwrap(), 1 + i % 40)));
+        all.sort_unstable();
+        assert!(all.windows(2).all(|w| w[0].0 as usize + w[0].1 <= w[1].0 as usize));
     }
 
     #[test]

@@ -94,7 +94,18 @@ pub trait Fib<A: Address>: Sized {
 
     /// Bytes in use.
     fn memory(&self) -> FibMemory;
+
+    /// Gives back the memory of a table that once had far more routes. What it costs depends on what it had once, a millisecond
+    /// or two per megabyte, so it is for quiet moments; readers notice nothing. What still waits for readers stays until the
+    /// next time. A structure that has nothing to give does nothing.
+    fn compact(&mut self, discard: Discard) {
+        let _ = discard;
+    }
 }
+
+/// Gives memory back to the kernel: whole pages among these words are zero from now on. Words are handed over that nobody reads
+/// any more for what they say.
+pub type Discard = fn(&[std::sync::atomic::AtomicU64]);
 
 /// Bytes a FIB occupies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -199,6 +199,12 @@ impl<E: Encoding> Writer<E> {
         }
     }
 
+    /// Gives back the memory of routes that once were, on the writer's side.
+    pub(crate) fn compact(&mut self) {
+        self.tree.compact(&mut self.slots.root);
+        self.short.shrink_to_fit();
+    }
+
     /// Bytes of routes, tree and slots.
     pub(crate) fn control_bytes(&self) -> usize {
         let slots = E::SLOTS * (mem::size_of::<NodeId>() + mem::size_of::<u32>() + 1);

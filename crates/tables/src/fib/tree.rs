@@ -334,6 +334,36 @@ impl<P: Clone + Default> Tree<P> {
         prefetch(&self.dirty[id as usize]);
     }
 
+    /// Moves the nodes below these roots together, which are all there are, and gives back the memory of those that once were.
+    pub(crate) fn compact(&mut self, roots: &mut [NodeId]) {
+        let mut new = Tree { dead: std::mem::take(&mut self.dead), ..Tree::new(self.dense_to) };
+        let mut ids = vec![NONE; self.nodes.len()];
+        let mut todo = Vec::new();
+        for root in roots.iter_mut().filter(|root| **root != NONE) {
+            todo.push(*root);
+            while let Some(old) = todo.pop() {
+                ids[old as usize] = new.nodes.len() as NodeId;
+                new.nodes.push(*self.node(old));
+                new.places.push(std::mem::take(self.place_mut(old)));
+                new.dirty.push(self.is_dirty(old));
+                todo.extend(self.kid_ids(old));
+            }
+            *root = ids[*root as usize];
+        }
+        let Tree { nodes, kid_lists, route_lists, .. } = &mut new;
+        for node in nodes.iter_mut().skip(1) {
+            node.parent = ids[node.parent as usize];
+            let (kids, routes) = (node.kid_ids, node.routes);
+            for (i, kid) in self.kid_lists.get(&kids, node.kids.count_ones() as usize).iter().enumerate() {
+                kid_lists.insert(&mut node.kid_ids, i, i, ids[*kid as usize]);
+            }
+            for (i, route) in self.route_lists.get(&routes, node.route_count.into()).iter().enumerate() {
+                route_lists.insert(&mut node.routes, i, i, *route);
+            }
+        }
+        *self = new;
+    }
+
     /// Bytes the forest occupies.
     pub(crate) fn memory(&self) -> usize {
         let nodes = self.nodes.capacity() * size_of::<Node>() + self.places.capacity() * size_of::<P>();

@@ -31,6 +31,8 @@ pub(super) fn run<P: Packet>(packets: &[P], to: &mut [u128], to_us: ToUs, own: O
             || usize::from(payload) + PLAIN != packet.len()
             // Hops left.
             || lengths >> 25 == 0
+            // Its length must be checked.
+            || lengths >> 16 & 0xff == u32::from(ip6::HOP_BY_HOP)
         {
             break;
         }

@@ -117,6 +117,18 @@ impl Blocks {
         self.free[class].push(at);
     }
 
+    /// Makes a block as one of others is.
+    pub(super) fn adopt(&mut self, others: &Blocks, at: At) -> At {
+        let header = others.header(at);
+        let new = self.alloc(header.class());
+        let first = new as usize + 1;
+        if let Some(routes) = self.words.get_mut(first..first + header.len()) {
+            routes.copy_from_slice(others.routes(at));
+        }
+        self.set_header(new, header);
+        new
+    }
+
     pub(super) fn bytes(&self) -> usize {
         (self.words.capacity() + self.free.iter().map(Vec::capacity).sum::<usize>()) * size_of::<u32>()
     }

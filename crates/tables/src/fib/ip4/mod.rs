@@ -35,7 +35,8 @@ mod rib;
 pub use reader::{Ip4Reader, Kernel};
 
 use super::{
-    Change, Fib, FibError, FibMemory, NO_ROUTE, NextHopId, Refused, arena::Arena, next_hops::NextHops,
+    Change, Discard, Fib, FibError, FibMemory, NO_ROUTE, NextHopId, Refused, arena::Arena,
+    next_hops::NextHops,
 };
 use crate::{prefix::Prefix, qsbr::Domain};
 use layout::{CELLS, Encoded, Entry, Painted, QUAD_WORDS, SLOTS};
@@ -355,6 +356,11 @@ impl Fib<u32> for Ip4Fib {
             control: self.rib.bytes() + self.hops.control_bytes() + self.arena.control_bytes(),
             retired: self.arena.retired_bytes(),
         }
+    }
+
+    fn compact(&mut self, discard: Discard) {
+        self.rib.compact();
+        self.arena.compact(discard);
     }
 }
 

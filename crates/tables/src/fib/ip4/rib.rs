@@ -290,6 +290,18 @@ impl Rib {
         }
     }
 
+    /// Moves the blocks together, and gives back the memory of routes that once were.
+    pub(crate) fn compact(&mut self) {
+        let old = std::mem::replace(&mut self.blocks, Blocks::new());
+        for around in self.slots.iter_mut().filter(|around| around.below != 0) {
+            around.below = self.blocks.adopt(&old, around.below);
+        }
+        for list in &mut self.deep {
+            list.shrink_to_fit();
+            list.iter_mut().for_each(|deep| deep.routes.shrink_to_fit());
+        }
+    }
+
     /// Bytes in use, counting the sparse arrays in full once any slot is used.
     pub(crate) fn bytes(&self) -> usize {
         let arrays = self.short.len() * 4 + self.slots.len() * size_of::<Around>();

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     fib::{
-        FibError, FibMemory, NO_ROUTE, NextHopId,
+        Discard, FibError, FibMemory, NO_ROUTE, NextHopId,
         arena::{Arena, zeroed},
         labels::{Label, Labels},
         strided::{Encoding, Key, SlotRanges, Slots},
@@ -72,6 +72,11 @@ impl Records {
     /// See [`super::Ip6Fib::reclaim`].
     pub(super) fn reclaim(&mut self) {
         self.arena.reclaim();
+    }
+
+    /// See [`Fib::compact`](crate::fib::Fib::compact).
+    pub(super) fn compact(&mut self, discard: Discard) {
+        self.arena.compact(discard);
     }
 
     /// Bytes, of which the direct table counts once the table has routes.

@@ -34,7 +34,8 @@ mod slots;
 mod tests;
 
 use super::{
-    Change, Fib, FibError, FibMemory, Lookup, NextHopId, Refused, labels::LabelTable, strided::Writer,
+    Change, Discard, Fib, FibError, FibMemory, Lookup, NextHopId, Refused, labels::LabelTable,
+    strided::Writer,
 };
 use crate::{prefix::Prefix, qsbr::Domain};
 use std::sync::{Arc, atomic::AtomicU32};
@@ -134,6 +135,11 @@ impl Fib<u128> for Ip6Fib {
         let mut memory = self.writer.encoding.memory(self.writer.len() > 0);
         memory.control += self.writer.control_bytes();
         memory
+    }
+
+    fn compact(&mut self, discard: Discard) {
+        self.writer.compact();
+        self.writer.encoding.compact(discard);
     }
 }
 
