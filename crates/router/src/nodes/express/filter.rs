@@ -3,10 +3,12 @@
 //! A packet that the lists plainly permit stays; it is counted when it is sent. Every other packet is left to the regular
 //! nodes, which ask again, count it, and know what to do.
 
+use linerate_pipeline::interface::OwnFilter;
+use linerate_pipeline::nodes::eth_input::ToUs;
 use linerate_pipeline::tx::Ways;
 use linerate_pipeline::{BURST, Batch, IfIndex, Packet, PortId};
 use linerate_tables::classifier::{ActionId, Key, Workspace};
-use linerate_tables::fib::NextHopId;
+use linerate_tables::fib::{Lookup, NextHopId};
 use linerate_tables::prefix::Prefix;
 
 use super::{Family, Left, Picked, Way, forward, plain4, plain6};
@@ -98,7 +100,28 @@ impl<'a> Met<'a> {
     }
 }
 
-/// Asks the lists about a batch and makes ready what they permit.
+/// Sorts a batch as [`Picked::pick`] does and takes the packets' keys, as their headers are at hand.
+#[inline(never)]
+pub(super) fn pick<P: Packet>(
+    picked: &mut Picked,
+    (lists4, lists6): &mut (Lists<u32>, Lists<u128>),
+    batch: &mut Batch<P>,
+    to_us: ToUs,
+    own: OwnFilter<'_>,
+    fib4: &impl Lookup<u32>,
+) {
+    (lists4.left, lists6.left) = (0, 0);
+    picked.pick(
+        batch,
+        to_us,
+        own,
+        fib4,
+        |j, packet| lists4.take_key(j, packet),
+        |j, packet| lists6.take_key(j, packet),
+    );
+}
+
+/// Asks the lists about a batch whose keys have been taken, and makes ready what they permit.
 #[inline(never)]
 pub(super) fn filtered<P: Packet>(
     ways: &mut Ways,
@@ -158,11 +181,6 @@ impl<A: PlainFamily> Lists<A> {
         way: &Way<'_>,
     ) {
         let n = ids.len().min(BURST);
-        if n == batch.len() {
-            self.take_keys(batch.iter());
-        } else {
-            self.take_keys(of_family::<A, P>(batch, families));
-        }
         if let Some(list) = met.input.and_then(|number| met.table.list(number)) {
             let (Some(keys), Some(input)) = (self.keys.get(..n), self.input.get_mut(..n)) else { return };
             self.workspace.lookup_batch(A::of(list), keys, input);
@@ -182,16 +200,13 @@ impl<A: PlainFamily> Lists<A> {
         }
     }
 
-    /// Takes the keys and the lengths of these packets.
+    /// Takes the key and the length of packet `j` of the family.
     #[inline(always)]
-    fn take_keys<'p, P: Packet>(&mut self, packets: impl Iterator<Item = &'p P>) {
-        self.left = 0;
-        for (j, ((packet, key), length)) in packets.zip(&mut *self.keys).zip(&mut self.lengths).enumerate() {
-            *length = packet.len() as u32;
-            match A::key(packet) {
-                Some(found) => *key = found,
-                None => self.left |= 1 << j,
-            }
+    fn take_key<P: Packet>(&mut self, j: usize, packet: &P) {
+        self.lengths[j % BURST] = packet.len() as u32;
+        match A::key(packet) {
+            Some(key) => self.keys[j % BURST] = key,
+            None => self.left |= 1 << (j % BURST),
         }
     }
 

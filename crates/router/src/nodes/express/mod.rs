@@ -118,7 +118,12 @@ where
             let (Some(fib4), Some(fib6)) = (vrfs4.get(to_us.vrf()), vrfs6.get(to_us.vrf())) else { return };
             (fib4, fib6)
         };
-        picked.pick(batch, to_us, table.own_filter(), fib4);
+        let is_filtered = Met::new(self.acls.get(), to_us.interface()).is_some();
+        if is_filtered {
+            filter::pick(picked, &mut self.lists, batch, to_us, table.own_filter(), fib4);
+        } else {
+            picked.pick(batch, to_us, table.own_filter(), fib4, |_, _| {}, |_, _| {});
+        }
         picked.ip4.look_up(fib4);
         picked.ip6.look_up(fib6);
         let policy = to_us.policy();
@@ -129,7 +134,9 @@ where
         let way = Way { arrays: self.next_hops.arrays(), next_hops: &self.next_hops, seed: self.seed };
         let ways = &mut *self.ways;
         ways.clear();
-        match Met::new(self.acls.get(), to_us.interface()) {
+        // Lists that have come in the meantime are for the next batch: there are no keys for them.
+        let met = is_filtered.then(|| Met::new(self.acls.get(), to_us.interface())).flatten();
+        match met {
             None => forward_all(ways, batch, picked, &way),
             Some(met) => filtered(ways, batch, picked, &mut self.lists, met, &way),
         }
@@ -179,29 +186,38 @@ fn forward_ip6<P: Packet>(ways: &mut Ways, batch: &mut Batch<P>, ids: &[NextHopI
 
 impl Picked {
     /// Sorts a batch: destinations of plain packets by family. Traffic comes in runs of one family, and a loop that knows
-    /// one family only keeps all it needs in registers.
+    /// one family only keeps all it needs in registers. `note4` and `note6` see each packet with its number in the family.
+    #[inline(always)]
     fn pick<P: Packet>(
         &mut self,
         batch: &mut Batch<P>,
         to_us: ToUs,
         own: OwnFilter<'_>,
         fib4: &impl Lookup<u32>,
+        mut note4: impl FnMut(usize, &P),
+        mut note6: impl FnMut(usize, &P),
     ) {
         (self.ip4.n, self.ip6.n) = (0, 0);
         let (mut rest, mut families) = (&mut batch[..], &mut self.families[..]);
         loop {
-            let n = self.ip4.take(|to| plain4::run(rest, to, to_us, own, fib4));
+            let n = self.ip4.take(|first, to| {
+                plain4::run(rest, to, to_us, own, fib4, |j, packet| note4(first + j, packet))
+            });
             (rest, families) = skip(rest, families, n, Family::Ip4);
             if rest.is_empty() {
                 return;
             }
-            let n = self.ip6.take(|to| plain6::run(rest, to, to_us, own));
+            let n = self
+                .ip6
+                .take(|first, to| plain6::run(rest, to, to_us, own, |j, packet| note6(first + j, packet)));
             (rest, families) = skip(rest, families, n, Family::Ip6);
             let Some(packet) = rest.first_mut() else { return };
             let family = if let Some(to) = plain4::destination(packet, to_us, own) {
+                note4(self.ip4.n, packet);
                 self.ip4.push(to);
                 Family::Ip4
             } else if let Some(to) = plain6::destination(packet, to_us, own) {
+                note6(self.ip6.n, packet);
                 self.ip6.push(to);
                 Family::Ip6
             } else {
@@ -237,10 +253,10 @@ impl<A: Address> Destinations<A> {
         }
     }
 
-    /// Has the places that are free filled from the first one on; how many were.
+    /// Has the places that are free filled from the first one on, whose number `fill` is told; how many were.
     #[inline(always)]
-    fn take(&mut self, fill: impl FnOnce(&mut [A]) -> usize) -> usize {
-        let n = fill(self.to.get_mut(self.n..).unwrap_or_default());
+    fn take(&mut self, fill: impl FnOnce(usize, &mut [A]) -> usize) -> usize {
+        let n = fill(self.n, self.to.get_mut(self.n..).unwrap_or_default());
         self.n += n;
         n
     }

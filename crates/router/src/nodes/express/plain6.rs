@@ -18,7 +18,13 @@ const ETH: usize = 14;
 
 /// As for [IPv4](super::plain4::run).
 #[inline(never)]
-pub(super) fn run<P: Packet>(packets: &[P], to: &mut [u128], to_us: ToUs, own: OwnFilter<'_>) -> usize {
+pub(super) fn run<P: Packet>(
+    packets: &[P],
+    to: &mut [u128],
+    to_us: ToUs,
+    own: OwnFilter<'_>,
+    mut note: impl FnMut(usize, &P),
+) -> usize {
     let address = to_us.likely(packets.first().and_then(|p| p.head().first_chunk()));
     let mut n = 0;
     for (packet, to) in packets.iter().zip(to) {
@@ -43,6 +49,7 @@ pub(super) fn run<P: Packet>(packets: &[P], to: &mut [u128], to_us: ToUs, own: O
             break;
         }
         *to = u128::from(dst[0]) << 64 | u128::from(dst[1]);
+        note(n, packet);
         n += 1;
     }
     n
