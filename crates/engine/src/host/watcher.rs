@@ -125,7 +125,6 @@ pub(super) struct Host {
     statics: Vec<StaticNeighbor>,
     /// Neighbours that Linux was told.
     told: HashMap<(IfIndex, IpAddr), ([u8; 6], NeighborState)>,
-    loopback: Vec<IpAddr>,
     ticks: u32,
     status: Arc<Mutex<HostStatus>>,
     refused: (u64, Option<String>),
@@ -179,7 +178,6 @@ impl Host {
             changes: Vec::new(),
             statics,
             told: HashMap::new(),
-            loopback: Vec::new(),
             ticks: 0,
             status,
             refused: (0, None),
@@ -271,19 +269,7 @@ impl Host {
                 warn!("what Linux says of interfaces cannot be taken over: {error}");
             }
         }
-        let loopback: Vec<IpAddr> = self.kernel.loopback().collect();
-        for (now_there, addresses) in [
-            (false, self.loopback.iter().filter(|a| !loopback.contains(a)).collect::<Vec<_>>()),
-            (true, loopback.iter().filter(|a| !self.loopback.contains(a)).collect()),
-        ] {
-            let action = now_there.then(|| Arc::new(linerate_router::RouteAction::Local));
-            for address in addresses {
-                let change =
-                    (linerate_router::Source::Kernel, self.spec.table, (*address).into(), action.clone());
-                self.changes.push(change);
-            }
-        }
-        self.loopback = loopback;
+        self.routes.set_loopback(self.spec.table, self.kernel.loopback(), &mut self.changes);
         self.follow_tables();
         if gone {
             self.remake_taps();
