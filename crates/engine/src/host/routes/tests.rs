@@ -262,7 +262,10 @@ fn addresses_of_the_loopback_are_local_whatever_route_the_kernel_has_to_them() {
     assert_eq!(say(std::mem::take(&mut out)), ["kernel 2001:db8::1/128 gone"]);
     r.kernel(told(Change::Delete, own(254)), &mut out);
     r.kernel(told(Change::Add, route("198.51.100.1/32", None, vec![hop("10.0.0.1", 11)])), &mut out);
-    assert_eq!(say(std::mem::take(&mut out)), ["kernel 198.51.100.1/32 local", "kernel 2001:db8::1/128 gone"]);
+    assert_eq!(
+        say(std::mem::take(&mut out)),
+        ["kernel 198.51.100.1/32 local", "kernel 2001:db8::1/128 gone"]
+    );
     r.set_loopback(254, loopback(&[]), &mut out);
     assert_eq!(say(out), ["kernel 198.51.100.1/32 10.0.0.1%1*1"]);
 }
