@@ -1,6 +1,7 @@
 //! Keeps the router and Linux in step: what changes on one side is done on the other.
 
 use std::collections::{BTreeMap, HashMap};
+use std::iter::Peekable;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant, SystemTime};
@@ -12,9 +13,9 @@ use linerate_linux::route::{Address, Change, Event, Mac, Neighbor, NeighborState
 use linerate_linux::tap::Tap;
 use linerate_linux::watch::{Status, Watcher};
 use linerate_pipeline::{IfIndex, PortId, VrfId};
-use linerate_router::StaticNeighbor;
 use linerate_router::neighbor;
 use linerate_router::update::Updated;
+use linerate_router::{RouteAction, Source, StaticNeighbor};
 use tracing::{info, warn};
 
 use super::kernel::{Kernel, View};
@@ -32,6 +33,9 @@ const NEIGHBORS: u32 = 2;
 const RETRY: u32 = 20;
 /// How long an interface must stay as it is until a tap made anew would be like that, in ticks.
 const SETTLED: u32 = 2;
+/// Most routes that are changed before others have their turn at the router: links, timers and neighbours do not wait for
+/// a whole table. That many take some milliseconds.
+const PIECE: usize = 4096;
 
 /// When what FRR told became part of the tables that workers read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -337,15 +341,15 @@ impl Host {
             return;
         }
         let mut changes = std::mem::take(&mut self.changes).into_iter().peekable();
-        // Runs of one source and table; they do not depend on each other.
-        while let Some((source, table)) = changes.peek().map(|c| (c.0, c.1)) {
-            let run = std::iter::from_fn(|| changes.next_if(|c| (c.0, c.1) == (source, table)));
-            let run: Vec<_> = run.map(|(_, _, prefix, action)| (prefix, action)).collect();
+        while let Some((source, table, piece)) = next_piece(&mut changes) {
             // Of tables that are no VRF's, which FRR tells of as well, nothing is taken over.
             let Some(&vrf) = self.vrfs.get(&table) else { continue };
-            let updated = self.shared.with_router(|half, now| half.router.update(now, vrf, source, &run));
+            let updated = self.shared.with_router(|half, now| half.router.update(now, vrf, source, &piece));
             if let Some(updated) = updated {
                 self.note_refused(&updated);
+            }
+            if changes.peek().is_some() {
+                self.shared.give_way();
             }
         }
     }
@@ -439,6 +443,16 @@ impl Host {
             self.kernel.deleted(tap, address);
         }
     }
+}
+
+/// Takes the next changes that are of one source and one table, at most [`PIECE`]: these the router makes in one go.
+fn next_piece(
+    changes: &mut Peekable<impl Iterator<Item = RouterChange>>,
+) -> Option<(Source, u32, Vec<(IpNet, Option<Arc<RouteAction>>)>)> {
+    let (source, table) = changes.peek().map(|c| (c.0, c.1))?;
+    let run = std::iter::from_fn(|| changes.next_if(|c| (c.0, c.1) == (source, table)));
+    let piece = run.take(PIECE).map(|(_, _, prefix, action)| (prefix, action)).collect();
+    Some((source, table, piece))
 }
 
 impl Drop for Host {
@@ -548,5 +562,22 @@ mod tests {
         mirror.tap = None;
         (0..5).for_each(|_| mirror.settle());
         assert_eq!((mirror.up, mirror.mtu, mirror.mac, mirror.addresses), expected);
+    }
+    #[test]
+    fn a_whole_table_is_changed_in_pieces_in_order() {
+        let net = |i: u32| IpNet::new(IpAddr::from((0x0a00_0000 + i).to_be_bytes()), 32).unwrap();
+        let all: Vec<RouterChange> = (0..10_000)
+            .map(|i| (Source::Learned, MAIN, net(i), None))
+            .chain((0..3).map(|i| (Source::Kernel, MAIN, net(i), None)))
+            .chain((3..5).map(|i| (Source::Kernel, 10, net(i), None)))
+            .collect();
+        let mut changes = all.clone().into_iter().peekable();
+        let (mut sizes, mut got) = (Vec::new(), Vec::new());
+        while let Some((source, table, piece)) = next_piece(&mut changes) {
+            sizes.push(piece.len());
+            got.extend(piece.into_iter().map(|(prefix, action)| (source, table, prefix, action)));
+        }
+        assert_eq!(sizes, [4096, 4096, 1808, 3, 2]);
+        assert!(got == all);
     }
 }
