@@ -20,6 +20,7 @@ use tracing::{info, warn};
 
 use super::kernel::{Kernel, View};
 use super::multicast::Groups;
+use super::neighbors::{Key, Known, Neighbors};
 use super::packets::{Forwarded, Order};
 use super::routes::{FpmState, RouterChange, Routes};
 use super::rules::{MAIN, Member, OURS, Tables};
@@ -128,7 +129,7 @@ pub(super) struct Host {
     /// Static neighbours of the configuration.
     statics: Vec<StaticNeighbor>,
     /// Neighbours that Linux was told.
-    told: HashMap<(IfIndex, IpAddr), ([u8; 6], NeighborState)>,
+    told: Neighbors,
     ticks: u32,
     status: Arc<Mutex<HostStatus>>,
     refused: (u64, Option<String>),
@@ -181,7 +182,7 @@ impl Host {
             groups: Groups::new(forwarded),
             changes: Vec::new(),
             statics,
-            told: HashMap::new(),
+            told: Neighbors::default(),
             ticks: 0,
             status,
             refused: (0, None),
@@ -225,6 +226,8 @@ impl Host {
                 _ => {}
             }
         }
+        // What Linux was told of the tap before went with it.
+        self.told.forget(index);
         mirror.tap = Some(tap.index());
         mirror.carrier = Some(carrier);
         mirror.view = None;
@@ -399,17 +402,9 @@ impl Host {
                 .collect::<HashMap<_, _>>()
         });
         let Some(neighbors) = neighbors else { return };
-        for (key, value) in &neighbors {
-            if self.told.get(key) != Some(value) {
-                self.tell_neighbor(Operation::Replace, *key, *value);
-            }
-        }
-        let told = std::mem::replace(&mut self.told, neighbors);
-        for (key, value) in told {
-            if !self.told.contains_key(&key) {
-                self.tell_neighbor(Operation::Delete, key, value);
-            }
-        }
+        let mut told = std::mem::take(&mut self.told);
+        told.tell(&neighbors, |operation, key, known| self.tell_neighbor(operation, key, known));
+        self.told = told;
         for mirror in self.mirrors.values_mut() {
             let up = self.shared.ports.get(usize::from(mirror.port)).is_some_and(|p| p.is_up());
             if let (Some(tap), true) = (mirror.tap, mirror.carrier != Some(up)) {
@@ -422,14 +417,14 @@ impl Host {
         }
     }
 
-    /// What cannot be told is told another time or is of no importance: Linux resolves neighbours by itself as well.
+    /// Whether Linux knows that now. What it refuses is of no importance meanwhile: it resolves neighbours by itself as well.
     fn tell_neighbor(
         &mut self,
         operation: Operation,
-        (interface, address): (IfIndex, IpAddr),
-        (mac, state): ([u8; 6], NeighborState),
-    ) {
-        let Some(tap) = self.mirrors.get(&interface).and_then(|m| m.tap) else { return };
+        (interface, address): Key,
+        (mac, state): Known,
+    ) -> bool {
+        let Some(tap) = self.mirrors.get(&interface).and_then(|m| m.tap) else { return false };
         let neighbor = Neighbor {
             interface: tap,
             address,
@@ -439,8 +434,13 @@ impl Host {
             proxy: false,
             external: true,
         };
-        if self.writer.neighbor(operation, &neighbor).is_ok() && matches!(operation, Operation::Delete) {
-            self.kernel.deleted(tap, address);
+        match (operation, self.writer.neighbor(operation, &neighbor)) {
+            (Operation::Delete, Ok(())) => {
+                self.kernel.deleted(tap, address);
+                true
+            }
+            (Operation::Delete, Err(error)) => error.absent(),
+            (_, result) => result.is_ok(),
         }
     }
 }
