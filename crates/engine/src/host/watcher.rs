@@ -1,6 +1,7 @@
 //! Keeps the router and Linux in step: what changes on one side is done on the other.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
 use std::iter::Peekable;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -133,6 +134,8 @@ pub(super) struct Host {
     ticks: u32,
     status: Arc<Mutex<HostStatus>>,
     refused: (u64, Option<String>),
+    /// Why the router does not take over what Linux says of interfaces and of neighbours: it is asked again.
+    refusals: (Option<String>, Option<String>),
     publication: Publication,
 }
 
@@ -186,6 +189,7 @@ impl Host {
             ticks: 0,
             status,
             refused: (0, None),
+            refusals: (None, None),
             publication: Publication::default(),
         };
         sysctl::namespace();
@@ -264,17 +268,21 @@ impl Host {
                 continue;
             };
             if mirror.view.as_ref() != Some(&view) {
-                mirror.view = Some(view.clone());
-                mirror.age = 0;
                 changed.push((*index, view));
             }
         }
         if !changed.is_empty() {
             let shared = self.shared.clone();
-            let result = shared.with_router(|half, now| half.follow(now, &shared.ports, &changed));
-            if let Some(Err(error)) = result {
-                warn!("what Linux says of interfaces cannot be taken over: {error}");
+            let result = shared
+                .with_router(|half, now| take_over(changed, |views| half.follow(now, &shared.ports, views)));
+            let (taken, error) = result.unwrap_or_default();
+            for (index, view) in taken {
+                let Some(mirror) = self.mirrors.get_mut(&index) else { continue };
+                (mirror.view, mirror.age) = (Some(view), 0);
             }
+            note_refusal(&mut self.refusals.0, "interfaces", error);
+        } else {
+            self.refusals.0 = None;
         }
         self.routes.set_loopback(self.spec.table, self.kernel.loopback(), &mut self.changes);
         self.follow_tables();
@@ -322,9 +330,7 @@ impl Host {
             });
             half.router.set_neighbors(now, all)
         });
-        if let Some(Err(error)) = result {
-            warn!("a neighbour of Linux cannot be taken over: {error}");
-        }
+        note_refusal(&mut self.refusals.1, "neighbours", result.and_then(Result::err));
     }
 
     /// What Linux found to be silent when it asked for itself is asked for anew.
@@ -455,6 +461,37 @@ fn next_piece(
     Some((source, table, piece))
 }
 
+/// Gives the router all that has changed at once, or, if it does not take that, each interface by itself, so that one that
+/// cannot be keeps no other back. Answers what was taken, and why the rest was not.
+fn take_over<E>(
+    changed: Vec<(IfIndex, View)>,
+    mut follow: impl FnMut(&[(IfIndex, View)]) -> Result<(), E>,
+) -> (Vec<(IfIndex, View)>, Option<E>) {
+    let Err(error) = follow(&changed) else { return (changed, None) };
+    if changed.len() == 1 {
+        return (Vec::new(), Some(error));
+    }
+    let mut last = None;
+    let mut taken = changed;
+    taken.retain(|one| match follow(std::slice::from_ref(one)) {
+        Ok(()) => true,
+        Err(error) => {
+            last = Some(error);
+            false
+        }
+    });
+    (taken, last)
+}
+
+/// Says why something of Linux is not taken over, once as long as it is the same.
+fn note_refusal(known: &mut Option<String>, what: &str, error: Option<impl Display>) {
+    let error = error.map(|e| e.to_string());
+    if let (Some(error), true) = (&error, error != *known) {
+        warn!("what Linux says of {what} cannot be taken over: {error}; it is tried again");
+    }
+    *known = error;
+}
+
 impl Drop for Host {
     fn drop(&mut self) {
         self.tables.clear(&mut self.writer);
@@ -509,6 +546,10 @@ impl Watcher for Host {
         self.mirrors.values_mut().for_each(Mirror::settle);
         if self.ticks.is_multiple_of(RETRY) && self.mirrors.values().any(|m| m.tap.is_none()) {
             self.remake_taps();
+        }
+        if self.ticks.is_multiple_of(RETRY) && self.refusals != (None, None) {
+            self.follow_interfaces();
+            self.follow_neighbors();
         }
         let faults = [status.kernel_faults, status.fpm_faults].into_iter().flatten();
         let faults = faults.flat_map(|f| f.iter().map(|(fault, n)| (fault.to_string(), n))).collect();
@@ -579,5 +620,23 @@ mod tests {
         }
         assert_eq!(sizes, [4096, 4096, 1808, 3, 2]);
         assert!(got == all);
+    }
+    #[test]
+    fn what_the_router_does_not_take_is_kept_and_keeps_no_other_back() {
+        let view = View { up: true, mac: None, mtu: 1500, addresses: Vec::new(), virtuals: Vec::new() };
+        let all: Vec<(IfIndex, View)> = (0..3).map(|i| (i, view.clone())).collect();
+        let follow = |views: &[(IfIndex, View)]| {
+            if views.iter().any(|(i, _)| *i == 1) { Err("the address is another's") } else { Ok(()) }
+        };
+        let (taken, error) = take_over(all.clone(), follow);
+        assert_eq!(taken, [all[0].clone(), all[2].clone()]);
+        assert_eq!(error, Some("the address is another's"));
+        assert_eq!(take_over(vec![all[1].clone()], follow), (Vec::new(), error));
+        assert_eq!(take_over(taken.clone(), follow), (taken, None));
+        let mut known = None;
+        note_refusal(&mut known, "interfaces", error);
+        assert_eq!(known.as_deref(), error);
+        note_refusal(&mut known, "interfaces", None::<&str>);
+        assert_eq!(known, None);
     }
 }
