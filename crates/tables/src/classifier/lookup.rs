@@ -5,7 +5,7 @@
 
 use super::{
     bits::{self, Bits},
-    build::STEPS,
+    build::{ROOT_NODES, STEPS},
     kernel::{Cells, Steps},
     key::{Key, Shape},
     rule::ActionId,
@@ -18,8 +18,9 @@ pub(super) const LANES: usize = 64;
 /// One word of each key.
 pub(super) type Column = [u64; LANES];
 
-/// Items of a list at most: a round takes up to [`LANES`] nodes and adds up to twice as many, for each step down.
-const ITEMS: usize = LANES * (STEPS + 8);
+/// Items of a list at most: each root may add a node for each key before any is entered, and a round takes up to [`LANES`]
+/// nodes and adds up to twice as many, for each step down.
+const ITEMS: usize = LANES * (ROOT_NODES + STEPS + 8);
 
 /// Sets of candidates of one round at most.
 const SETS: usize = 16 * LANES;

@@ -25,6 +25,8 @@ pub(super) trait PlainFamily: ListOf {
     fn way_out<P: Packet>(packet: &P, id: NextHopId, way: &Way<'_>) -> Option<Plain>;
     /// Makes a packet ready to leave.
     fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: &Way<'_>) -> Result<PortId, Left>;
+    /// Makes a packet ready to leave by an adjacency that is known.
+    fn apply<P: Packet>(packet: &mut P, plain: Plain) -> Result<PortId, Left>;
 }
 
 impl PlainFamily for u32 {
@@ -40,6 +42,10 @@ impl PlainFamily for u32 {
     #[inline(always)]
     fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: &Way<'_>) -> Result<PortId, Left> {
         plain4::rewrite(packet, id, way)
+    }
+    #[inline(always)]
+    fn apply<P: Packet>(packet: &mut P, plain: Plain) -> Result<PortId, Left> {
+        plain4::apply(packet, plain)
     }
 }
 
@@ -57,6 +63,10 @@ impl PlainFamily for u128 {
     fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: &Way<'_>) -> Result<PortId, Left> {
         plain6::rewrite(packet, id, way)
     }
+    #[inline(always)]
+    fn apply<P: Packet>(packet: &mut P, plain: Plain) -> Result<PortId, Left> {
+        plain6::apply(packet, plain)
+    }
 }
 
 /// What lists say about the plain packets of one family, which are numbered in the order of the batch.
@@ -69,6 +79,9 @@ pub(super) struct Lists<A: ListOf> {
     input: [ActionId; BURST],
     /// Number of the outgoing list, and what it says.
     output: [(Option<u16>, ActionId); BURST],
+    /// Where outgoing lists are asked: what each packet leaves by. The list of its interface has been asked, so it goes by no
+    /// other one, whatever control changes meanwhile.
+    leave_by: [Option<Plain>; BURST],
     /// Lengths of the packets.
     lengths: [u32; BURST],
 }
@@ -148,8 +161,8 @@ pub(super) fn filtered<P: Packet>(
         let (mut ids4, mut ids6) = (ids4.iter().enumerate(), ids6.iter().enumerate());
         let (mut sent4, mut sent6) = (0, 0);
         forward(ways, batch.iter_mut().zip(families), |(packet, family)| match family {
-            Family::Ip4 => lists4.forward_one(ids4.next(), packet, &mut sent4, way),
-            Family::Ip6 => lists6.forward_one(ids6.next(), packet, &mut sent6, way),
+            Family::Ip4 => lists4.forward_one(ids4.next(), met, packet, &mut sent4, way),
+            Family::Ip6 => lists6.forward_one(ids6.next(), met, packet, &mut sent6, way),
             Family::Other => Err(Left::Other),
         });
         lists4.count(met, sent4);
@@ -166,6 +179,7 @@ impl<A: PlainFamily> Lists<A> {
             left: 0,
             input: [0; BURST],
             output: [(None, 0); BURST],
+            leave_by: [None; BURST],
             lengths: [0; BURST],
         }
     }
@@ -187,12 +201,13 @@ impl<A: PlainFamily> Lists<A> {
             self.left |= not_plain(input);
         }
         if met.output {
-            let numbers = of_family::<A, P>(batch, families).zip(ids).map(|(packet, id)| {
-                let interface = A::way_out(packet, *id, way).map(Plain::interface);
-                interface.and_then(|interface| met.table.bound(Direction::Out, interface))
-            });
+            let packets = of_family::<A, P>(batch, families).zip(ids);
             let mut wanted = 0;
-            for (j, (number, output)) in numbers.zip(&mut self.output).enumerate() {
+            for (j, (((packet, id), output), leave_by)) in
+                packets.zip(&mut self.output).zip(&mut self.leave_by).enumerate()
+            {
+                *leave_by = A::way_out(packet, *id, way);
+                let number = leave_by.and_then(|by| met.table.bound(Direction::Out, by.interface()));
                 *output = (number, 0);
                 wanted |= u64::from(number.is_some()) << j;
             }
@@ -248,10 +263,27 @@ impl<A: PlainFamily> Lists<A> {
     ) {
         let mut left = 0;
         forward(ways, batch.iter_mut().zip(ids).enumerate(), |(j, (packet, id))| {
-            A::rewrite(packet, *id, way).inspect_err(|why| left |= not_sent(j, *why))
+            self.rewrite(met, j, packet, *id, way).inspect_err(|why| left |= not_sent(j, *why))
         });
         let all = u64::MAX >> (BURST - ids.len().clamp(1, BURST));
         self.count(met, all & !left);
+    }
+
+    /// Makes packet `j` of the family ready to leave.
+    #[inline(always)]
+    fn rewrite<P: Packet>(
+        &self,
+        met: Met<'_>,
+        j: usize,
+        packet: &mut P,
+        id: NextHopId,
+        way: &Way<'_>,
+    ) -> Result<PortId, Left> {
+        if met.output {
+            A::apply(packet, self.leave_by[j % BURST].ok_or(Left::Other)?)
+        } else {
+            A::rewrite(packet, id, way)
+        }
     }
 
     /// Makes a packet of the family ready to leave, where the lists permit it, and notes that in `sent`. `next`: its number
@@ -260,6 +292,7 @@ impl<A: PlainFamily> Lists<A> {
     fn forward_one<P: Packet>(
         &self,
         next: Option<(usize, &NextHopId)>,
+        met: Met<'_>,
         packet: &mut P,
         sent: &mut u64,
         way: &Way<'_>,
@@ -268,7 +301,7 @@ impl<A: PlainFamily> Lists<A> {
         if self.left >> (j % BURST) & 1 != 0 {
             return Err(Left::Other);
         }
-        let port = A::rewrite(packet, *id, way)?;
+        let port = self.rewrite(met, j, packet, *id, way)?;
         *sent |= 1 << (j % BURST);
         Ok(port)
     }

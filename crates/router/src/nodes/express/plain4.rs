@@ -148,8 +148,9 @@ fn by_group<P: Packet>(packet: &P, id: NextHopId, way: &Way<'_>) -> Option<Plain
     way.next_hops.forward_member(id, hash).and_then(|index| way.arrays.plain(index))
 }
 
+/// Makes a packet ready to leave by an adjacency. The port, or (and no change) why it is left.
 #[inline(always)]
-fn apply<P: Packet>(packet: &mut P, plain: Plain) -> Result<PortId, Left> {
+pub(super) fn apply<P: Packet>(packet: &mut P, plain: Plain) -> Result<PortId, Left> {
     let head = packet.head_mut().first_chunk_mut::<PLAIN>();
     let Some((eth, l3)) = head.and_then(|head| head.split_first_chunk_mut::<ETH>()) else {
         return Err(Left::Other);
