@@ -16,6 +16,7 @@
 
 mod kernel;
 mod multicast;
+mod neighbors;
 mod packets;
 mod replay;
 mod routes;

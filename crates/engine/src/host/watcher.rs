@@ -1,6 +1,8 @@
 //! Keeps the router and Linux in step: what changes on one side is done on the other.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
+use std::iter::Peekable;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant, SystemTime};
@@ -12,13 +14,14 @@ use linerate_linux::route::{Address, Change, Event, Mac, Neighbor, NeighborState
 use linerate_linux::tap::Tap;
 use linerate_linux::watch::{Status, Watcher};
 use linerate_pipeline::{IfIndex, PortId, VrfId};
-use linerate_router::StaticNeighbor;
 use linerate_router::neighbor;
 use linerate_router::update::Updated;
+use linerate_router::{RouteAction, Source, StaticNeighbor};
 use tracing::{info, warn};
 
 use super::kernel::{Kernel, View};
 use super::multicast::Groups;
+use super::neighbors::{Key, Known, Neighbors};
 use super::packets::{Forwarded, Order};
 use super::routes::{FpmState, RouterChange, Routes};
 use super::rules::{MAIN, Member, OURS, Tables};
@@ -32,6 +35,9 @@ const NEIGHBORS: u32 = 2;
 const RETRY: u32 = 20;
 /// How long an interface must stay as it is until a tap made anew would be like that, in ticks.
 const SETTLED: u32 = 2;
+/// Most routes that are changed before others have their turn at the router: links, timers and neighbours do not wait for
+/// a whole table. That many take some milliseconds.
+const PIECE: usize = 4096;
 
 /// When what FRR told became part of the tables that workers read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,11 +130,12 @@ pub(super) struct Host {
     /// Static neighbours of the configuration.
     statics: Vec<StaticNeighbor>,
     /// Neighbours that Linux was told.
-    told: HashMap<(IfIndex, IpAddr), ([u8; 6], NeighborState)>,
-    loopback: Vec<IpAddr>,
+    told: Neighbors,
     ticks: u32,
     status: Arc<Mutex<HostStatus>>,
     refused: (u64, Option<String>),
+    /// Why the router does not take over what Linux says of interfaces and of neighbours: it is asked again.
+    refusals: (Option<String>, Option<String>),
     publication: Publication,
 }
 
@@ -178,11 +185,11 @@ impl Host {
             groups: Groups::new(forwarded),
             changes: Vec::new(),
             statics,
-            told: HashMap::new(),
-            loopback: Vec::new(),
+            told: Neighbors::default(),
             ticks: 0,
             status,
             refused: (0, None),
+            refusals: (None, None),
             publication: Publication::default(),
         };
         sysctl::namespace();
@@ -223,6 +230,8 @@ impl Host {
                 _ => {}
             }
         }
+        // What Linux was told of the tap before went with it.
+        self.told.forget(index);
         mirror.tap = Some(tap.index());
         mirror.carrier = Some(carrier);
         mirror.view = None;
@@ -259,31 +268,23 @@ impl Host {
                 continue;
             };
             if mirror.view.as_ref() != Some(&view) {
-                mirror.view = Some(view.clone());
-                mirror.age = 0;
                 changed.push((*index, view));
             }
         }
         if !changed.is_empty() {
             let shared = self.shared.clone();
-            let result = shared.with_router(|half, now| half.follow(now, &shared.ports, &changed));
-            if let Some(Err(error)) = result {
-                warn!("what Linux says of interfaces cannot be taken over: {error}");
+            let result = shared
+                .with_router(|half, now| take_over(changed, |views| half.follow(now, &shared.ports, views)));
+            let (taken, error) = result.unwrap_or_default();
+            for (index, view) in taken {
+                let Some(mirror) = self.mirrors.get_mut(&index) else { continue };
+                (mirror.view, mirror.age) = (Some(view), 0);
             }
+            note_refusal(&mut self.refusals.0, "interfaces", error);
+        } else {
+            self.refusals.0 = None;
         }
-        let loopback: Vec<IpAddr> = self.kernel.loopback().collect();
-        for (now_there, addresses) in [
-            (false, self.loopback.iter().filter(|a| !loopback.contains(a)).collect::<Vec<_>>()),
-            (true, loopback.iter().filter(|a| !self.loopback.contains(a)).collect()),
-        ] {
-            let action = now_there.then(|| Arc::new(linerate_router::RouteAction::Local));
-            for address in addresses {
-                let change =
-                    (linerate_router::Source::Kernel, self.spec.table, (*address).into(), action.clone());
-                self.changes.push(change);
-            }
-        }
-        self.loopback = loopback;
+        self.routes.set_loopback(self.spec.table, self.kernel.loopback(), &mut self.changes);
         self.follow_tables();
         if gone {
             self.remake_taps();
@@ -329,9 +330,7 @@ impl Host {
             });
             half.router.set_neighbors(now, all)
         });
-        if let Some(Err(error)) = result {
-            warn!("a neighbour of Linux cannot be taken over: {error}");
-        }
+        note_refusal(&mut self.refusals.1, "neighbours", result.and_then(Result::err));
     }
 
     /// What Linux found to be silent when it asked for itself is asked for anew.
@@ -351,15 +350,15 @@ impl Host {
             return;
         }
         let mut changes = std::mem::take(&mut self.changes).into_iter().peekable();
-        // Runs of one source and table; they do not depend on each other.
-        while let Some((source, table)) = changes.peek().map(|c| (c.0, c.1)) {
-            let run = std::iter::from_fn(|| changes.next_if(|c| (c.0, c.1) == (source, table)));
-            let run: Vec<_> = run.map(|(_, _, prefix, action)| (prefix, action)).collect();
+        while let Some((source, table, piece)) = next_piece(&mut changes) {
             // Of tables that are no VRF's, which FRR tells of as well, nothing is taken over.
             let Some(&vrf) = self.vrfs.get(&table) else { continue };
-            let updated = self.shared.with_router(|half, now| half.router.update(now, vrf, source, &run));
+            let updated = self.shared.with_router(|half, now| half.router.update(now, vrf, source, &piece));
             if let Some(updated) = updated {
                 self.note_refused(&updated);
+            }
+            if changes.peek().is_some() {
+                self.shared.give_way();
             }
         }
     }
@@ -409,17 +408,9 @@ impl Host {
                 .collect::<HashMap<_, _>>()
         });
         let Some(neighbors) = neighbors else { return };
-        for (key, value) in &neighbors {
-            if self.told.get(key) != Some(value) {
-                self.tell_neighbor(Operation::Replace, *key, *value);
-            }
-        }
-        let told = std::mem::replace(&mut self.told, neighbors);
-        for (key, value) in told {
-            if !self.told.contains_key(&key) {
-                self.tell_neighbor(Operation::Delete, key, value);
-            }
-        }
+        let mut told = std::mem::take(&mut self.told);
+        told.tell(&neighbors, |operation, key, known| self.tell_neighbor(operation, key, known));
+        self.told = told;
         for mirror in self.mirrors.values_mut() {
             let up = self.shared.ports.get(usize::from(mirror.port)).is_some_and(|p| p.is_up());
             if let (Some(tap), true) = (mirror.tap, mirror.carrier != Some(up)) {
@@ -432,14 +423,14 @@ impl Host {
         }
     }
 
-    /// What cannot be told is told another time or is of no importance: Linux resolves neighbours by itself as well.
+    /// Whether Linux knows that now. What it refuses is of no importance meanwhile: it resolves neighbours by itself as well.
     fn tell_neighbor(
         &mut self,
         operation: Operation,
-        (interface, address): (IfIndex, IpAddr),
-        (mac, state): ([u8; 6], NeighborState),
-    ) {
-        let Some(tap) = self.mirrors.get(&interface).and_then(|m| m.tap) else { return };
+        (interface, address): Key,
+        (mac, state): Known,
+    ) -> bool {
+        let Some(tap) = self.mirrors.get(&interface).and_then(|m| m.tap) else { return false };
         let neighbor = Neighbor {
             interface: tap,
             address,
@@ -449,10 +440,56 @@ impl Host {
             proxy: false,
             external: true,
         };
-        if self.writer.neighbor(operation, &neighbor).is_ok() && matches!(operation, Operation::Delete) {
-            self.kernel.deleted(tap, address);
+        match (operation, self.writer.neighbor(operation, &neighbor)) {
+            (Operation::Delete, Ok(())) => {
+                self.kernel.deleted(tap, address);
+                true
+            }
+            (Operation::Delete, Err(error)) => error.absent(),
+            (_, result) => result.is_ok(),
         }
     }
+}
+
+/// Takes the next changes that are of one source and one table, at most [`PIECE`]: these the router makes in one go.
+fn next_piece(
+    changes: &mut Peekable<impl Iterator<Item = RouterChange>>,
+) -> Option<(Source, u32, Vec<(IpNet, Option<Arc<RouteAction>>)>)> {
+    let (source, table) = changes.peek().map(|c| (c.0, c.1))?;
+    let run = std::iter::from_fn(|| changes.next_if(|c| (c.0, c.1) == (source, table)));
+    let piece = run.take(PIECE).map(|(_, _, prefix, action)| (prefix, action)).collect();
+    Some((source, table, piece))
+}
+
+/// Gives the router all that has changed at once, or, if it does not take that, each interface by itself, so that one that
+/// cannot be keeps no other back. Answers what was taken, and why the rest was not.
+fn take_over<E>(
+    changed: Vec<(IfIndex, View)>,
+    mut follow: impl FnMut(&[(IfIndex, View)]) -> Result<(), E>,
+) -> (Vec<(IfIndex, View)>, Option<E>) {
+    let Err(error) = follow(&changed) else { return (changed, None) };
+    if changed.len() == 1 {
+        return (Vec::new(), Some(error));
+    }
+    let mut last = None;
+    let mut taken = changed;
+    taken.retain(|one| match follow(std::slice::from_ref(one)) {
+        Ok(()) => true,
+        Err(error) => {
+            last = Some(error);
+            false
+        }
+    });
+    (taken, last)
+}
+
+/// Says why something of Linux is not taken over, once as long as it is the same.
+fn note_refusal(known: &mut Option<String>, what: &str, error: Option<impl Display>) {
+    let error = error.map(|e| e.to_string());
+    if let (Some(error), true) = (&error, error != *known) {
+        warn!("what Linux says of {what} cannot be taken over: {error}; it is tried again");
+    }
+    *known = error;
 }
 
 impl Drop for Host {
@@ -510,6 +547,10 @@ impl Watcher for Host {
         if self.ticks.is_multiple_of(RETRY) && self.mirrors.values().any(|m| m.tap.is_none()) {
             self.remake_taps();
         }
+        if self.ticks.is_multiple_of(RETRY) && self.refusals != (None, None) {
+            self.follow_interfaces();
+            self.follow_neighbors();
+        }
         let faults = [status.kernel_faults, status.fpm_faults].into_iter().flatten();
         let faults = faults.flat_map(|f| f.iter().map(|(fault, n)| (fault.to_string(), n))).collect();
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = HostStatus {
@@ -562,5 +603,40 @@ mod tests {
         mirror.tap = None;
         (0..5).for_each(|_| mirror.settle());
         assert_eq!((mirror.up, mirror.mtu, mirror.mac, mirror.addresses), expected);
+    }
+    #[test]
+    fn a_whole_table_is_changed_in_pieces_in_order() {
+        let net = |i: u32| IpNet::new(IpAddr::from((0x0a00_0000 + i).to_be_bytes()), 32).unwrap();
+        let all: Vec<RouterChange> = (0..10_000)
+            .map(|i| (Source::Learned, MAIN, net(i), None))
+            .chain((0..3).map(|i| (Source::Kernel, MAIN, net(i), None)))
+            .chain((3..5).map(|i| (Source::Kernel, 10, net(i), None)))
+            .collect();
+        let mut changes = all.clone().into_iter().peekable();
+        let (mut sizes, mut got) = (Vec::new(), Vec::new());
+        while let Some((source, table, piece)) = next_piece(&mut changes) {
+            sizes.push(piece.len());
+            got.extend(piece.into_iter().map(|(prefix, action)| (source, table, prefix, action)));
+        }
+        assert_eq!(sizes, [4096, 4096, 1808, 3, 2]);
+        assert!(got == all);
+    }
+    #[test]
+    fn what_the_router_does_not_take_is_kept_and_keeps_no_other_back() {
+        let view = View { up: true, mac: None, mtu: 1500, addresses: Vec::new(), virtuals: Vec::new() };
+        let all: Vec<(IfIndex, View)> = (0..3).map(|i| (i, view.clone())).collect();
+        let follow = |views: &[(IfIndex, View)]| {
+            if views.iter().any(|(i, _)| *i == 1) { Err("the address is another's") } else { Ok(()) }
+        };
+        let (taken, error) = take_over(all.clone(), follow);
+        assert_eq!(taken, [all[0].clone(), all[2].clone()]);
+        assert_eq!(error, Some("the address is another's"));
+        assert_eq!(take_over(vec![all[1].clone()], follow), (Vec::new(), error));
+        assert_eq!(take_over(taken.clone(), follow), (taken, None));
+        let mut known = None;
+        note_refusal(&mut known, "interfaces", error);
+        assert_eq!(known.as_deref(), error);
+        note_refusal(&mut known, "interfaces", None::<&str>);
+        assert_eq!(known, None);
     }
 }

@@ -21,6 +21,7 @@ use super::ports::{self, Pools, PortState};
 use super::router::{self, RouterHalf};
 use super::spare::Spare;
 use super::status::Load;
+use super::turns::Turns;
 use super::{Product, Shared, device, place};
 use crate::clock::Clock;
 use crate::desired::{Desired, MemorySpec};
@@ -199,7 +200,7 @@ fn bring_up(
         loads: Mutex::new(vec![Load::default(); workers.views().len()]),
         workers,
         ports,
-        router: Mutex::new(router),
+        router: Turns::new(router),
         pools: pools.all(),
         peers: Mutex::new(peers),
         clock,

@@ -34,6 +34,7 @@ mod ports;
 mod router;
 mod spare;
 pub mod status;
+mod turns;
 
 use std::collections::HashMap;
 use std::sync::mpsc::{self, Sender};
@@ -55,6 +56,7 @@ pub(crate) use ports::PortState;
 pub use router::Router;
 pub(crate) use router::RouterHalf;
 use status::{DropCount, Load, PoolStatus, PortStatus};
+use turns::Turns;
 
 /// Which graph the workers run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +81,7 @@ pub struct Instance {
 pub(crate) struct Shared {
     workers: Workers<Mbuf>,
     pub(crate) ports: Vec<PortState>,
-    router: Mutex<Option<RouterHalf>>,
+    router: Turns<Option<RouterHalf>>,
     pools: Vec<&'static Pool>,
     peers: Mutex<HashMap<String, Peer>>,
     loads: Mutex<Vec<Load>>,
@@ -243,8 +245,13 @@ impl Shared {
         self.router().as_mut().map(|half| f(half, self.clock.now()))
     }
 
+    /// Between two pieces of long work on the router: lets others have their turn, such as timers and links.
+    pub(crate) fn give_way(&self) {
+        self.router.give_way();
+    }
+
     fn router(&self) -> MutexGuard<'_, Option<RouterHalf>> {
-        self.router.lock().unwrap_or_else(PoisonError::into_inner)
+        self.router.lock()
     }
 }
 

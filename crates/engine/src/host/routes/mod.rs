@@ -9,7 +9,7 @@ mod action;
 mod objects;
 mod told;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -56,7 +56,23 @@ pub(super) struct Routes {
     objects: Objects,
     sweep: Sweep,
     interfaces: Interfaces,
+    loopback: Loopback,
     pub(super) state: FpmState,
+}
+
+/// Addresses of the loopback and the table that they are in. The kernel has routes to them by the loopback, which is no
+/// interface of this router: what such a route says is that the address is the system's own.
+#[derive(Default)]
+struct Loopback {
+    table: u32,
+    addresses: BTreeSet<IpAddr>,
+}
+
+impl Loopback {
+    fn has(&self, table: u32, prefix: IpNet) -> bool {
+        let host = prefix.prefix_len() == prefix.max_prefix_len();
+        host && table == self.table && self.addresses.contains(&prefix.addr())
+    }
 }
 
 /// Interfaces of this router by their index in Linux.
@@ -84,6 +100,7 @@ impl Routes {
             objects: Objects::default(),
             sweep: Sweep::new(hold),
             interfaces: Interfaces::new(),
+            loopback: Loopback::default(),
             state: FpmState::default(),
         }
     }
@@ -106,6 +123,19 @@ impl Routes {
         prefixes.dedup();
         let kernel = prefixes.into_iter().map(|(table, prefix)| self.of_kernel(table, prefix));
         out.extend(kernel);
+    }
+
+    /// Which addresses the loopback has: they are local in this table, whatever routes the kernel has to them.
+    pub(super) fn set_loopback(
+        &mut self,
+        table: u32,
+        addresses: impl Iterator<Item = IpAddr>,
+        out: &mut Vec<RouterChange>,
+    ) {
+        let addresses: BTreeSet<IpAddr> = addresses.collect();
+        let before = std::mem::replace(&mut self.loopback, Loopback { table, addresses });
+        let changed = before.addresses.symmetric_difference(&self.loopback.addresses);
+        out.extend(changed.map(|address| self.of_kernel(table, (*address).into())));
     }
 
     /// What the kernel said.
@@ -252,6 +282,9 @@ impl Routes {
     }
 
     fn of_kernel(&self, table: u32, prefix: IpNet) -> RouterChange {
+        if self.loopback.has(table, prefix) {
+            return (Source::Kernel, table, prefix, Some(Arc::new(RouteAction::Local)));
+        }
         let route = self.kernel.get(table, prefix).filter(|r| is_wanted(r));
         let action =
             route.and_then(|r| action_of(r.kind, r.next_hops.iter().map(|h| (h, 1)), &self.interfaces));

@@ -223,3 +223,49 @@ fn a_tap_made_anew_has_another_index() {
     r.set_interfaces([(11, 1), (10, 4)].into(), &mut out);
     assert_eq!(say(out), ["learned 10.1.0.0/16 10.0.0.1%4*1"]);
 }
+
+#[test]
+fn addresses_of_the_loopback_are_local_whatever_route_the_kernel_has_to_them() {
+    let mut r = routes();
+    let mut out = Vec::new();
+    let loopback = |addresses: &[&str]| -> std::vec::IntoIter<IpAddr> {
+        addresses.iter().map(|a| a.parse().unwrap()).collect::<Vec<_>>().into_iter()
+    };
+    let lo = NextHop { interface: Some(1), ..NextHop::default() };
+    let own = |table| Route {
+        table,
+        protocol: Protocol::KERNEL,
+        metric: 256,
+        ..route("2001:db8::1/128", None, vec![lo.clone()])
+    };
+    let told = |change, route| MonitorEvent::Event(Event::Route(change, route));
+    // At the start: addresses are listed before routes.
+    r.set_loopback(254, loopback(&["2001:db8::1", "198.51.100.1"]), &mut out);
+    let both = ["kernel 198.51.100.1/32 local", "kernel 2001:db8::1/128 local"];
+    assert_eq!(say(std::mem::take(&mut out)), both);
+    r.kernel(MonitorEvent::Begin(Section::RoutesV6), &mut out);
+    r.kernel(told(Change::Add, own(254)), &mut out);
+    r.kernel(MonitorEvent::End(Section::RoutesV6), &mut out);
+    assert_eq!(say(std::mem::take(&mut out)), both[1..]);
+    // The same prefix in another table is another's.
+    r.kernel(told(Change::Add, own(10)), &mut out);
+    assert_eq!(say(std::mem::take(&mut out)), ["kernel 2001:db8::1/128 gone"]);
+    r.kernel(told(Change::Delete, own(10)), &mut out);
+    out.clear();
+    // A tap is deleted, and made again.
+    for taps in [[(11, 1)].into(), [(11, 1), (12, 0)].into()] {
+        r.set_interfaces(taps, &mut out);
+        assert_eq!(say(std::mem::take(&mut out)), both[1..]);
+    }
+    // The address goes before its route does, and then a route to it by an interface counts again.
+    r.set_loopback(254, loopback(&["198.51.100.1"]), &mut out);
+    assert_eq!(say(std::mem::take(&mut out)), ["kernel 2001:db8::1/128 gone"]);
+    r.kernel(told(Change::Delete, own(254)), &mut out);
+    r.kernel(told(Change::Add, route("198.51.100.1/32", None, vec![hop("10.0.0.1", 11)])), &mut out);
+    assert_eq!(
+        say(std::mem::take(&mut out)),
+        ["kernel 198.51.100.1/32 local", "kernel 2001:db8::1/128 gone"]
+    );
+    r.set_loopback(254, loopback(&[]), &mut out);
+    assert_eq!(say(out), ["kernel 198.51.100.1/32 10.0.0.1%1*1"]);
+}
