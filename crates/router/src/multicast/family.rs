@@ -10,6 +10,7 @@ use linerate_wire::{Header, Mac, checksum, eth, icmpv6};
 
 use super::node::MulticastExit;
 use super::table::{Entry, Multicast, stream4, stream6};
+use crate::acl::{ListOf, PacketKey, Source};
 use crate::nodes::{ip4_input, ip6_input};
 
 /// IGMP (RFC 3376).
@@ -27,6 +28,8 @@ const LOOK: usize = 256;
 pub(crate) trait Family: Copy + Send + 'static {
     /// Source and group.
     type Key: MapKey + Send;
+    /// What access lists of the family ask about.
+    type Address: ListOf + PacketKey + Into<Source> + Send;
     /// Its ethertype.
     const ETHERTYPE: u16;
 
@@ -65,6 +68,7 @@ pub(crate) struct Ip6;
 
 impl Family for Ip4 {
     type Key = u64;
+    type Address = u32;
     const ETHERTYPE: u16 = eth::ETHERTYPE_IP4;
 
     #[inline(always)]
@@ -119,6 +123,7 @@ impl Family for Ip4 {
 
 impl Family for Ip6 {
     type Key = [u64; 4];
+    type Address = u128;
     const ETHERTYPE: u16 = eth::ETHERTYPE_IP6;
 
     #[inline(always)]
