@@ -86,16 +86,16 @@ impl<P: Packet> TxBuffers<P> {
         queue: Box<dyn TxQueue<P>>,
         hands_over: bool,
     ) -> Option<Box<dyn TxQueue<P>>> {
-        match self.ports.get_mut(usize::from(port)) {
-            Some(slot) => slot
-                .replace(TxPort {
-                    out: Outlet { queue, up: true, hands_over },
-                    pending: Box::default(),
-                    counted: 0,
-                })
-                .map(|old| old.out.queue),
-            None => Some(queue),
-        }
+        let Some(slot) = self.ports.get_mut(usize::from(port)) else { return Some(queue) };
+        let mut new =
+            TxPort { out: Outlet { queue, up: true, hands_over }, pending: Box::default(), counted: 0 };
+        let old = slot.take().map(|old| {
+            // What waits has been counted as gone: it goes by the new queue.
+            (new.pending, new.counted) = (old.pending, old.counted);
+            old.out.queue
+        });
+        *slot = Some(new);
+        old
     }
 
     /// Takes the worker's queue of a port away. Flush first: packets still waiting are dropped as shut down.
@@ -620,6 +620,22 @@ mod tests {
         ways.stay_from(2);
         tx.send_by(7, &mut batch, &mut ways, &c);
         assert_eq!(batch.iter().map(|p| p.bytes()[0]).collect::<Vec<_>>(), [2, 3, 4]);
+    }
+
+    #[test]
+    fn what_waits_goes_by_the_queue_that_replaces_the_old_one() {
+        let devices: Vec<_> = (0..2).map(|_| Arc::new(Mutex::new((Vec::new(), 1000)))).collect();
+        let c = WorkerCounters::new();
+        let mut tx = TxBuffers::new();
+        c.port(0).received.add(2);
+        assert!(tx.attach(1, Box::new(Slow(devices[0].clone()))).is_none());
+        tx.send(1, HeapPacket::new(&[1]), &c);
+        assert!(tx.attach(1, Box::new(Slow(devices[1].clone()))).is_some());
+        tx.send(1, HeapPacket::new(&[2]), &c);
+        tx.flush(&c);
+        let sent: Vec<u8> = devices[1].lock().unwrap().0.iter().map(|p| p.bytes()[0]).collect();
+        assert_eq!((sent, devices[0].lock().unwrap().0.len()), (vec![1, 2], 0));
+        assert_eq!((c.port(1).tx_packets.get(), c.port(0).imbalance()), (2, 0));
     }
 
     #[test]

@@ -351,7 +351,8 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
     fn heard(&mut self, interface: IfIndex, address: IpAddr, mac: [u8; 6], how: Heard) {
         let Some(own) = self.interfaces.current().get(interface) else { return };
         if own.owns(address) {
-            if mac != own.mac {
+            // A virtual router's frames are this router's too while it is master, and a new master's while it hands over.
+            if !own.accepts(mac) {
                 self.note_conflict(interface, address, mac);
             }
             return;

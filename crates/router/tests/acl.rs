@@ -346,3 +346,17 @@ fn lists_are_replaced_at_once() {
     assert_eq!(bed.receive(0, [HeapPacket::new(&frame)]).len(), 1);
     assert_eq!(bed.acls().views(), Vec::<AclView>::new());
 }
+
+/// A rule with many ports on both sides and `match-any` is thousands of combinations: too many are refused before any is made.
+#[test]
+fn rules_that_stand_for_too_much_are_refused_at_once() {
+    let ports: Vec<String> = (1..=16).map(|p| (2 * p).to_string()).collect();
+    let ports = ports.join(" ");
+    let rule = format!("permit tcp any eq {ports} any eq {ports} match-any +syn +ack +fin +rst +psh +urg");
+    let rules = vec![rule.as_str(); 1000].join("\n");
+    let mut bed = Testbed::new().unwrap();
+    let refused =
+        bed.acls().replace(vec![acl("wide", &rules, AclAction::Deny)], &[]).unwrap_err().to_string();
+    assert!(refused.contains("\"wide\"") && refused.contains("1536000 combinations"), "{refused}");
+    assert!(bed.acls().replace(vec![acl("wide", &rule, AclAction::Deny)], &[]).is_ok());
+}

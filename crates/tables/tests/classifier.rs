@@ -56,6 +56,39 @@ fn generated<A: Drawn>() {
     }
 }
 
+/// General rules before special ones and in any order, so that later nodes must be visited too; batches of which few keys,
+/// and nearly all, have no rule in the first node.
+fn in_any_order<A: Drawn>() {
+    let mut rng = Rng::new(5);
+    for profile in Profile::ALL {
+        let mut rules = synthetic::rules::<A>(profile, 1_500, 3, true);
+        rules.reverse();
+        for _ in 0..2 {
+            let mut mixed = keys(&rules, 640, 9);
+            check(&rules, &mixed);
+            for (i, key) in mixed.iter_mut().enumerate() {
+                if i % 16 != 0 {
+                    *key = synthetic::key_anywhere(&mut rng);
+                }
+            }
+            check(&rules, &mixed);
+            for i in (1..rules.len()).rev() {
+                rules.swap(i, rng.below(i + 1));
+            }
+        }
+    }
+}
+
+#[test]
+fn rules_in_any_order_ip4() {
+    in_any_order::<u32>();
+}
+
+#[test]
+fn rules_in_any_order_ip6() {
+    in_any_order::<u128>();
+}
+
 #[test]
 fn generated_sets_of_ip4() {
     generated::<u32>();

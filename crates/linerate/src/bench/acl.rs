@@ -20,7 +20,7 @@ use linerate_tables::{
 use serde_json::json;
 use std::{hint::black_box, path::PathBuf};
 
-/// Keys of one trace: 24 or 48 bytes each, more than a second-level cache holds.
+/// Keys of one trace: 32 or 64 bytes each, more than a second-level cache holds.
 const KEYS: usize = 1 << 17;
 
 /// Keys of one call.

@@ -7,7 +7,6 @@ use std::io::{self, BufRead, Write};
 const ALIASES: &[(&str, &str)] = &[
     ("show access-lists", "show acl"),
     ("show arp", "show neighbors"),
-    ("show fib", "show fib"),
     ("show interface", "show interfaces"),
     ("show ip access-lists", "show acl"),
     ("show ip arp", "show neighbors"),

@@ -216,6 +216,15 @@ impl AclRule {
         Ok(())
     }
 
+    /// How many of the classifier's rules it stands for, in each family.
+    pub fn terms(&self) -> usize {
+        let tcp = match self.tcp {
+            Some(TcpMatch::Any { set, unset }) => (set.count_ones() + unset.count_ones()) as usize,
+            _ => 1,
+        };
+        self.src_ports.len().max(1).saturating_mul(self.dst_ports.len().max(1)).saturating_mul(tcp)
+    }
+
     /// The classifier's rules that it stands for, all with the same action; none where it is for the other family only.
     pub fn compiled<A: Family>(&self, action: ActionId) -> Vec<Rule<A>> {
         let (ip4, ip6) = self.families();

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use linerate_pipeline::IfIndex;
 use linerate_pipeline::counters::Counter;
-use linerate_tables::classifier::{ActionId, ClassifierError, Compiled, Icmp, Rule};
+use linerate_tables::classifier::{ActionId, ClassifierError, Compiled, Icmp, MAX_RULES, Rule};
 use linerate_tables::snapshot::{Publisher, Snapshot};
 
 use super::log::AclHit;
@@ -167,6 +167,11 @@ impl List {
         if acl.rules.len() > MAX_ACL_RULES {
             return Err(AclError::TooManyRules { list: acl.name.clone(), rules: acl.rules.len() });
         }
+        // Before anything is spelt out: a rule of a line may stand for thousands.
+        let terms = acl.rules.iter().fold(0usize, |sum, rule| sum.saturating_add(rule.terms()));
+        if terms > MAX_RULES - IMPLICIT {
+            return Err(AclError::TooManyTerms { list: acl.name.clone(), terms });
+        }
         for (i, rule) in acl.rules.iter().enumerate() {
             rule.check().map_err(|source| AclError::Rule { list: acl.name.clone(), rule: i + 1, source })?;
         }
@@ -326,6 +331,17 @@ pub enum AclError {
         list: String,
         /// Its rules.
         rules: usize,
+    },
+    /// Rules that stand for too many combinations.
+    #[error(
+        "the rules of access list \"{list}\" stand for {terms} combinations of ports and flags: {MAX_RULES} is the most; \
+         name ranges of ports instead of single ones"
+    )]
+    TooManyTerms {
+        /// The list.
+        list: String,
+        /// The combinations.
+        terms: usize,
     },
     /// A rule that cannot be.
     #[error("rule {rule} of access list \"{list}\": {source}")]

@@ -6,7 +6,7 @@
 
 use super::{
     bits::{self, Bits},
-    candidates,
+    candidates, displace,
     extract::Extractor,
     key::{Shape, Words},
     rule::{ActionId, Pattern, Range},
@@ -38,6 +38,9 @@ struct Budget {
 /// What a node takes, in cells.
 const NODE_CELLS: usize = size_of::<Node>() / size_of::<u32>();
 
+/// From so many different products on a root node has displacements.
+const DISPLACED: usize = 16;
+
 /// Lists longer than this become bit vectors.
 const LONG_LIST: usize = 32;
 
@@ -56,18 +59,20 @@ impl Budget {
 pub(super) fn bytes_at_most<A: Shape>(n: usize) -> usize {
     let Budget { cells, copies, rows, .. } = Budget::new(n);
     // Each rule once in a list below the root and once in the root's, besides the copies.
-    let lists = 2 * n + copies;
+    // Lists are padded to even lengths.
+    let lists = 2 * (2 * n + copies);
     let root_rows = n.div_ceil(64).next_power_of_two().min(n.div_ceil(64) + 8) * 256 * bits::BYTES;
     let words = rows + root_rows;
-    let rules = n * (size_of::<Record<A::Lanes>>() + size_of::<ActionId>());
+    let rules = (n + 1) * size_of::<Record<A::Lanes>>();
     // A bit vector takes part of the rows' budget that is far more than its head.
-    4 * (cells + lists) + 9 * words + rules + ROOT_NODES * size_of::<Node>() + size_of::<ActionId>()
+    4 * (cells + lists) + 9 * words + rules + 2 * ROOT_NODES * size_of::<Node>()
 }
 
 struct Builder<'a, A: Shape> {
     patterns: &'a [Pattern<A::Words>],
     nodes: Vec<Node>,
     cells: Vec<u32>,
+    displacements: Vec<u32>,
     lists: Vec<u32>,
     bits: Vec<Bits>,
     rows: Vec<u64>,
@@ -102,14 +107,14 @@ pub(super) fn build<A: Shape>(
     rules: impl Iterator<Item = (Pattern<A::Words>, ActionId)>,
     no_match: ActionId,
 ) -> Table<A> {
-    let (patterns, mut actions) = distinct(rules);
-    actions.push(no_match);
+    let (patterns, actions) = distinct(rules);
     let everything = Pattern { mask: A::Words::ZERO, value: A::Words::ZERO, ports: [Range::ALL; 2] };
     let n = patterns.len();
     let mut builder: Builder<'_, A> = Builder {
         patterns: &patterns,
         nodes: Vec::new(),
         cells: Vec::new(),
+        displacements: Vec::new(),
         lists: Vec::new(),
         bits: Vec::new(),
         rows: Vec::new(),
@@ -120,6 +125,7 @@ pub(super) fn build<A: Shape>(
     };
     let mut left: Vec<u32> = (0..n as u32).collect();
     let mut root = Vec::new();
+    let mut first_left = 0;
     while root.len() < ROOT_NODES && left.len() > 1 {
         let Some(choice) = builder.choose(&left, &everything, STEPS) else { break };
         if bits_cost(left.len()) <= choice.cost.min(0.8 + bits_cost(choice.left)) {
@@ -128,19 +134,31 @@ pub(super) fn build<A: Shape>(
         let Some((node, rest)) = builder.node(choice, &left, &everything, STEPS) else { break };
         root.push(node);
         left = rest;
+        if root.len() == 1 {
+            first_left = left.first().copied().unwrap_or(n as u32);
+        }
     }
     let rest = (!left.is_empty()).then(|| builder.bits(&left));
-    let Builder { nodes, cells, lists, bits, rows, .. } = builder;
+    let Builder { mut nodes, cells, displacements, lists, bits, rows, .. } = builder;
+    let root_copies = nodes.len();
+    nodes.extend(&root);
     Table {
         root,
+        root_copies,
         rest,
+        first_left,
         nodes,
         cells,
+        displacements,
         lists,
         bits,
         rows,
-        records: patterns.iter().map(Record::new).collect(),
-        actions,
+        records: patterns
+            .iter()
+            .zip(actions)
+            .chain([(&everything, no_match)])
+            .map(|(pattern, action)| Record::new(pattern, action))
+            .collect(),
     }
 }
 
@@ -168,15 +186,15 @@ fn costs(n: usize) -> Vec<f32> {
     let cost = |n: usize| match n {
         0 => 0.0,
         1 => 1.0,
-        2..=4 => 0.5 + 0.6 * n as f32,
-        _ => 2.9 + 2.5 * (n as f32 / 4.0).log2(),
+        2..=4 => 0.8 + 0.4 * n as f32,
+        _ => 2.4 + 2.0 * (n as f32 / 4.0).log2(),
     };
     (0..=n).map(cost).collect()
 }
 
 /// What one rule after the other costs on average.
 fn list_cost(n: usize) -> f32 {
-    0.5 + 0.6 * n as f32
+    0.8 + 0.4 * n as f32
 }
 
 impl<A: Shape> Builder<'_, A> {
@@ -194,6 +212,7 @@ impl<A: Shape> Builder<'_, A> {
             && let Some((mut node, rest)) = self.node(choice, &rules, region, steps)
         {
             node.rest = self.set(rest, region, steps - 1);
+            node.first = rules.first().copied().unwrap_or_default();
             self.nodes.push(node);
             return Cell::new(Kind::Node, self.nodes.len() - 1);
         }
@@ -214,9 +233,13 @@ impl<A: Shape> Builder<'_, A> {
         bits::build(rules, self.patterns, &mut self.rows, slots)
     }
 
+    /// Rules as a list. Two are compared at a time: where their number is odd, the last one is there twice.
     fn list(&mut self, rules: &[u32]) -> Cell {
         let at = self.lists.len();
         self.lists.extend(rules);
+        if rules.len() % 2 == 1 {
+            self.lists.extend(rules.last());
+        }
         if let Some(last) = self.lists.last_mut() {
             *last |= LAST;
         }
@@ -258,11 +281,13 @@ impl<A: Shape> Builder<'_, A> {
         let mut products: Vec<u64> = placed.iter().map(|p| p.product).collect();
         products.sort_unstable();
         products.dedup();
+        let displaced = was && extractor.window.is_none() && products.len() >= DISPLACED;
         let log2 = match extractor.window {
             Some(width) => width,
+            None if displaced => displace::cells_log2(products.len()),
             None => (2 * products.len()).next_power_of_two().trailing_zeros().clamp(1, 20),
         };
-        let cells = 1usize << log2;
+        let cells = (1usize << log2) + if displaced { displace::groups(log2) } else { 0 };
         let extra = placed.len().saturating_sub(rules.len() - rest.len());
         let base = self.cells.len();
         if cells + NODE_CELLS > self.budget.cells || extra > self.budget.copies || base + cells > 1 << 24 {
@@ -270,35 +295,42 @@ impl<A: Shape> Builder<'_, A> {
         }
         self.budget.cells -= cells + NODE_CELLS;
         self.budget.copies -= extra;
-        self.cells.resize(base + cells, 0);
-        self.fill(placed, &extractor, region, (base, log2), steps);
+        self.cells.resize(base + (1 << log2), 0);
+        let mut node = extractor.node(log2, base);
+        node.first = placed.iter().map(|p| p.slot).min().unwrap_or_default();
+        if displaced {
+            displace::displace(&mut node, &products, log2, &mut self.displacements);
+        }
+        self.fill(placed, &extractor, region, (&node, log2), steps);
         self.at_root = was;
-        Some((extractor.node(log2, base), rest))
+        Some((node, rest))
     }
 
     /// Turns the rules of each cell into a set.
     fn fill(
         &mut self,
-        mut placed: Vec<Placed>,
+        placed: Vec<Placed>,
         extractor: &Extractor,
         region: &Pattern<A::Words>,
-        (base, log2): (usize, u32),
+        (node, log2): (&Node, u32),
         steps: usize,
     ) {
+        let mut placed: Vec<(usize, Placed)> =
+            placed.into_iter().map(|p| (node.cell(p.product, &self.displacements), p)).collect();
         // Stable: rules of a cell stay in their order.
-        placed.sort_by_key(|p| p.product >> (64 - log2));
-        for cell in placed.chunk_by(|a, b| a.product >> (64 - log2) == b.product >> (64 - log2)) {
-            let first = cell[0];
-            let one = cell.iter().all(|p| p.product == first.product && p.bits == first.bits);
+        placed.sort_by_key(|(at, _)| *at);
+        for cell in placed.chunk_by(|a, b| a.0 == b.0) {
+            let (at, first) = cell[0];
+            let cell = || cell.iter().map(|(_, p)| p);
+            let one = cell().all(|p| p.product == first.product && p.bits == first.bits);
             let narrowed = if one { extractor.narrow(region, first.bits) } else { *region };
-            let mut rules: Vec<u32> = cell.iter().map(|p| p.slot).collect();
+            let mut rules: Vec<u32> = cell().map(|p| p.slot).collect();
             rules.sort_unstable();
             rules.dedup();
             let mut set = self.set(rules, &narrowed, steps - 1);
-            if cell.iter().all(|p| Extractor::tag(log2, p.product) == Extractor::tag(log2, first.product)) {
+            if cell().all(|p| Extractor::tag(log2, p.product) == Extractor::tag(log2, first.product)) {
                 set = set.tagged(Extractor::tag(log2, first.product));
             }
-            let at = base + (first.product >> (64 - log2)) as usize;
             if let Some(to) = self.cells.get_mut(at) {
                 *to = set.0;
             }
@@ -384,7 +416,7 @@ impl<A: Shape> Builder<'_, A> {
         self.counts.resize(1 << log2, 0);
         let most = ways(n, extractor);
         let (mut left, mut copies) = (0usize, 0usize);
-        let node_cost = if self.at_root { 0.8 } else { 1.6 };
+        let node_cost = if self.at_root { 0.8 } else { 2.2 };
         let mut looked_at = 0;
         for &slot in rules {
             let rule = self.patterns.get(slot as usize)?;
@@ -429,11 +461,12 @@ impl<A: Shape> Builder<'_, A> {
         }
         let inside = sum / total as f32;
         let share = (fit as f32 / n as f32).min(0.98);
-        let further = if left < 3 {
-            0.6 * left as f32
-        } else {
-            node_cost * (left as f32 / 2.0).ln() / -(1.0 - share).ln()
-        };
+        let further = 0.7
+            * if left < 3 {
+                0.6 * left as f32
+            } else {
+                node_cost * (left as f32 / 2.0).ln() / -(1.0 - share).ln()
+            };
         Some((node_cost + inside + further + 0.05 * extra as f32 / n as f32, left))
     }
 }

@@ -50,8 +50,17 @@ impl Kernel {
 pub(super) trait Steps: Copy {
     /// Whether a key matches a rule.
     fn matches<L: Lanes>(self, key: &L, record: &Record<L>) -> bool;
-    /// A node, for the first `n` keys.
-    fn visit(self, node: &Node, cells: &[u32], columns: &[Column; 6], n: usize, to: &mut Sinks<'_>);
+    /// A node, for the keys whose bits are set.
+    fn visit(self, node: &Node, cells: Cells<'_>, columns: &[Column; 6], wanted: u64, to: &mut Sinks<'_>);
+    /// The lanes with a number above this one: a bit each.
+    fn above(self, numbers: &[u32; LANES], than: u32) -> u64;
+}
+
+/// What nodes lead to.
+#[derive(Clone, Copy)]
+pub(super) struct Cells<'a> {
+    pub(super) cells: &'a [u32],
+    pub(super) displacements: &'a [u32],
 }
 
 /// Nothing but Rust.
@@ -75,23 +84,28 @@ impl Steps for Portable {
     }
 
     #[inline(always)]
-    fn visit(self, node: &Node, cells: &[u32], columns: &[Column; 6], n: usize, to: &mut Sinks<'_>) {
+    fn visit(self, node: &Node, cells: Cells<'_>, columns: &[Column; 6], wanted: u64, to: &mut Sinks<'_>) {
         let column = |i: usize| columns.get(usize::from(node.words[i])).unwrap_or(&[0; LANES]);
         let (a, b) = (column(0), column(1));
-        let (mut at, mut tags) = ([0u32; LANES], [0u32; LANES]);
+        let (mut products, mut tags) = ([0u64; LANES], [0u32; LANES]);
         for lane in 0..LANES {
             let product = (a[lane] & node.mask[0])
                 .wrapping_mul(node.multiplier[0])
                 .wrapping_add((b[lane] & node.mask[1]).wrapping_mul(node.multiplier[1]));
-            at[lane] = node.base + (product >> (node.shift & 63)) as u32;
+            products[lane] = product;
             tags[lane] = node.tag(product);
         }
         let (mut hits, mut lanes, mut kept) = ([0u32; LANES], [0u32; LANES], 0);
-        for lane in 0..n.min(LANES) {
-            let cell = cells.get(at[lane] as usize).copied().unwrap_or(0);
+        for lane in 0..LANES {
+            let cell = cells.cells.get(node.cell(products[lane], cells.displacements)).copied().unwrap_or(0);
             (hits[kept % LANES], lanes[kept % LANES]) = (cell, lane as u32);
-            kept += usize::from(Node::admits(cell, tags[lane]));
+            kept += usize::from(Node::admits(cell, tags[lane])) & (wanted >> lane) as usize;
         }
         to.sort(&hits[..kept], &lanes[..kept]);
+    }
+
+    #[inline(always)]
+    fn above(self, numbers: &[u32; LANES], than: u32) -> u64 {
+        numbers.iter().rev().fold(0, |bits, &number| bits << 1 | u64::from(number > than))
     }
 }

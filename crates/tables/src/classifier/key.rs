@@ -19,7 +19,7 @@ pub trait Shape: Address + sealed::Sealed {
     fn words(src: Self, dst: Self) -> Self::Words;
 
     /// Source and destination as they are in the words.
-    fn addresses(words: &Self::Words) -> [Self; 2];
+    fn addresses(words: &[u64]) -> [Self; 2];
 
     /// Index of the word and lowest bit in it of the first (most significant) address word of source and destination,
     /// with the number of its bits that lie there.
@@ -77,35 +77,42 @@ impl<const N: usize> Words for [u64; N] {
 
 /// What a transport protocol's first bytes are.
 struct Transport {
-    /// All ones in a port's place, where it has ports.
-    ports: u64,
+    /// All ones in the destination port's place, where it has one or an ICMP type and code.
+    second: u64,
+    /// All ones in the source port's place.
+    first: u64,
     /// All ones where it has TCP's flags.
     flags: u64,
     has: u64,
+    /// How far the first four bytes are rotated for what belongs in the destination port's place.
+    rotate: u64,
 }
 
 impl Transport {
     const ALL: [Transport; 4] = {
-        const PORTS: u64 = 0xffff << opt::PORT;
-        const NONE: Transport = Transport { ports: 0, flags: 0, has: 0 };
+        const PORT: u64 = 0xffff << opt::PORT;
+        const NONE: Transport = Transport { second: 0, first: 0, flags: 0, has: opt::INITIAL, rotate: 0 };
+        const PORTS: Transport =
+            Transport { second: PORT, first: PORT, has: opt::INITIAL | opt::HAS_PORTS, ..NONE };
         [
             NONE,
-            Transport { ports: PORTS, flags: 0, has: opt::HAS_PORTS },
-            Transport { ports: PORTS, flags: 0xff << opt::FLAGS, has: opt::HAS_PORTS },
-            NONE,
+            PORTS,
+            Transport { flags: 0xff << opt::FLAGS, ..PORTS },
+            Transport { second: PORT, has: opt::INITIAL | opt::HAS_ICMP, rotate: 16, ..NONE },
         ]
     };
 
-    /// Which of them each protocol is: TCP, and those that have ports only (UDP, DCCP, SCTP, UDP-Lite).
-    const KINDS: [u8; 256] = {
+    /// Which of them each protocol is: TCP, those that have ports only (UDP, DCCP, SCTP, UDP-Lite), and ICMP.
+    const fn kinds(icmp: u8) -> [u8; 256] {
         let mut kinds = [0; 256];
         kinds[6] = 2;
         kinds[17] = 1;
         kinds[33] = 1;
         kinds[132] = 1;
         kinds[136] = 1;
+        kinds[icmp as usize] = 3;
         kinds
-    };
+    }
 }
 
 mod sealed {
@@ -117,7 +124,7 @@ mod sealed {
 impl Shape for u32 {
     type Words = [u64; 3];
     type Lanes = Lanes4;
-    fn addresses(words: &[u64; 3]) -> [u32; 2] {
+    fn addresses(words: &[u64]) -> [u32; 2] {
         [(words[0] >> 32) as u32, words[0] as u32]
     }
     const ADDRESSES: [AddressPlace; 2] =
@@ -132,7 +139,7 @@ impl Shape for u32 {
 impl Shape for u128 {
     type Words = [u64; 6];
     type Lanes = Lanes6;
-    fn addresses(words: &[u64; 6]) -> [u128; 2] {
+    fn addresses(words: &[u64]) -> [u128; 2] {
         let whole = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);
         [whole(words[0], words[1]), whole(words[2], words[3])]
     }
@@ -174,16 +181,17 @@ pub(super) mod opt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Key<A: Shape> {
-    pub(super) words: A::Words,
+    /// The words, as rules are compared with them.
+    pub(super) lanes: A::Lanes,
 }
 
 impl<A: Shape> Key<A> {
     /// A whole datagram without VLAN tag, with DSCP 0, of which nothing above the network layer is known.
     #[inline]
     pub fn new(src: A, dst: A, protocol: u8) -> Self {
-        let mut words = A::words(src, dst);
-        words.get_mut()[A::Words::COUNT - 2] = u64::from(protocol) << opt::PROTOCOL | opt::INITIAL;
-        Key { words }
+        let mut lanes = A::Lanes::new(A::words(src, dst).get());
+        lanes.words_mut()[A::Words::COUNT - 2] = u64::from(protocol) << opt::PROTOCOL | opt::INITIAL;
+        Key { lanes }
     }
 
     /// A whole datagram without VLAN tag, with the first bytes of what follows the network layer: `ports` are bytes 0 to 3 (ports,
@@ -191,28 +199,27 @@ impl<A: Shape> Key<A> {
     /// for each field, without a branch.
     #[inline(always)]
     pub fn whole(src: A, dst: A, protocol: u8, dscp: u8, ports: [u8; 4], flags: u8) -> Self {
-        let kind = &Transport::ALL[usize::from(Transport::KINDS[usize::from(protocol)] & 3)];
-        let is_icmp = u64::from(protocol == A::ICMP).wrapping_neg();
-        let both = u32::from_be_bytes(ports);
-        let (first, second) = (u64::from(both >> 16) << 48, u64::from(both & 0xffff) << 48);
-        let mut words = A::words(src, dst);
-        words.get_mut()[A::Words::COUNT - 2] = second & kind.ports
-            | first & is_icmp
+        let kind = &Transport::ALL[usize::from(Self::KINDS[usize::from(protocol)] & 3)];
+        let both = u64::from(u32::from_be_bytes(ports).rotate_left(kind.rotate as u32));
+        let mut lanes = A::Lanes::new(A::words(src, dst).get());
+        let words = lanes.words_mut();
+        words[A::Words::COUNT - 2] = both << opt::PORT & kind.second
             | u64::from(protocol) << opt::PROTOCOL
             | u64::from(flags) << opt::FLAGS & kind.flags
             | u64::from(dscp & 63) << opt::DSCP
-            | opt::INITIAL
-            | kind.has
-            | opt::HAS_ICMP & is_icmp;
-        words.get_mut()[A::Words::COUNT - 1] = first & kind.ports;
-        Key { words }
+            | kind.has;
+        words[A::Words::COUNT - 1] = both << 32 & kind.first;
+        Key { lanes }
     }
+
+    /// Kinds of transport protocols of this family.
+    const KINDS: [u8; 256] = Transport::kinds(A::ICMP);
 
     /// With transport ports (UDP, TCP, SCTP, DCCP, UDP-Lite: whatever begins with them).
     #[inline]
     pub fn with_ports(mut self, src: u16, dst: u16) -> Self {
         *self.options() |= u64::from(dst) << opt::PORT | opt::HAS_PORTS;
-        self.words.get_mut()[A::Words::COUNT - 1] = u64::from(src) << 48;
+        self.lanes.words_mut()[A::Words::COUNT - 1] = u64::from(src) << 48;
         self
     }
 
@@ -255,29 +262,35 @@ impl<A: Shape> Key<A> {
 
     /// The source address.
     pub fn src(&self) -> A {
-        A::addresses(&self.words)[0]
+        A::addresses(self.words())[0]
     }
 
     /// The destination address.
     pub fn dst(&self) -> A {
-        A::addresses(&self.words)[1]
+        A::addresses(self.words())[1]
     }
 
     /// The protocol.
     pub fn protocol(&self) -> u8 {
-        (self.words.get()[A::Words::COUNT - 2] >> opt::PROTOCOL) as u8
+        (self.words()[A::Words::COUNT - 2] >> opt::PROTOCOL) as u8
     }
 
     /// Source and destination port, where it has them.
     pub fn ports(&self) -> Option<(u16, u16)> {
-        let options = self.words.get()[A::Words::COUNT - 2];
-        let src = self.words.get()[A::Words::COUNT - 1] >> 48;
+        let options = self.words()[A::Words::COUNT - 2];
+        let src = self.words()[A::Words::COUNT - 1] >> 48;
         (options & opt::HAS_PORTS != 0).then_some((src as u16, (options >> opt::PORT) as u16))
+    }
+
+    /// The words, and zeros behind them.
+    #[inline(always)]
+    pub(super) fn words(&self) -> &[u64] {
+        self.lanes.words()
     }
 
     #[inline(always)]
     fn options(&mut self) -> &mut u64 {
-        &mut self.words.get_mut()[A::Words::COUNT - 2]
+        &mut self.lanes.words_mut()[A::Words::COUNT - 2]
     }
 }
 

@@ -5,12 +5,11 @@
 
 use super::{
     bits::{self, Bits},
-    build::STEPS,
-    kernel::Steps,
-    key::{Key, Shape, Words},
-    lanes::Lanes,
+    build::{ROOT_NODES, STEPS},
+    kernel::{Cells, Steps},
+    key::{Key, Shape},
     rule::ActionId,
-    table::{Cell, INDEX, Kind, LAST, Node, Table},
+    table::{Cell, INDEX, Kind, LAST, Node, Record, Table},
 };
 
 /// Keys treated together.
@@ -19,8 +18,9 @@ pub(super) const LANES: usize = 64;
 /// One word of each key.
 pub(super) type Column = [u64; LANES];
 
-/// Items of a list at most: a round takes up to [`LANES`] nodes and adds up to twice as many, for each step down.
-const ITEMS: usize = LANES * (STEPS + 8);
+/// Items of a list at most: each root may add a node for each key before any is entered, and a round takes up to [`LANES`]
+/// nodes and adds up to twice as many, for each step down.
+const ITEMS: usize = LANES * (ROOT_NODES + STEPS + 8);
 
 /// Sets of candidates of one round at most.
 const SETS: usize = 16 * LANES;
@@ -59,9 +59,10 @@ struct Candidates {
 
 /// Worklists; one for each worker, so that a lookup need not clear memory.
 #[derive(Debug)]
-pub(super) struct Scratch<A: Shape> {
+pub(super) struct Scratch {
     columns: Box<[Column; 6]>,
-    keys: Box<[A::Lanes; LANES]>,
+    /// Columns that are filled: a bit each.
+    known: u8,
     work: Work,
     candidates: Box<[Candidates; SETS]>,
     /// The best rule so far, by lane.
@@ -143,11 +144,11 @@ impl Work {
     }
 }
 
-impl<A: Shape> Scratch<A> {
+impl Scratch {
     pub(super) fn new() -> Self {
         Scratch {
             columns: Box::new([[0; LANES]; 6]),
-            keys: Box::new([A::Lanes::default(); LANES]),
+            known: 0,
             work: Work {
                 bits: List::new(),
                 rules: List::new(),
@@ -161,60 +162,164 @@ impl<A: Shape> Scratch<A> {
     }
 }
 
+/// Keys for which what is left after the first root node is looked up one by one.
+const FEW: u32 = 10;
+
 /// Classifies `keys[i]` into `out[i]`.
+///
+/// The first root node takes most rules. What comes after it is for keys only that have no earlier rule by then: few, where
+/// general rules stand behind special ones.
 #[inline(always)]
 pub(super) fn lookup<A: Shape>(
     steps: impl Steps,
     table: &Table<A>,
-    scratch: &mut Scratch<A>,
+    scratch: &mut Scratch,
     keys: &[Key<A>],
     out: &mut [ActionId],
 ) {
     for (keys, out) in keys.chunks(LANES).zip(out.chunks_mut(LANES)) {
-        *scratch.best = [table.records.len() as u32; LANES];
-        transpose(keys, &mut scratch.columns, &mut scratch.keys);
-        let Scratch { work, columns, .. } = &mut *scratch;
-        work.fill(|sinks| {
-            for node in &table.root {
-                steps.visit(node, &table.cells, columns, keys.len(), sinks);
+        *scratch.best = [table.records.len().saturating_sub(1) as u32; LANES];
+        scratch.known = 0;
+        let all = u64::MAX >> (LANES - keys.len().clamp(1, LANES));
+        let others = match table.root.split_first() {
+            Some((first, others)) => {
+                visit(steps, table, scratch, keys, first, all);
+                settle(steps, table, scratch, keys);
+                others
             }
-        });
-        if scratch.work.nodes.len > 0 {
-            descend(steps, table, scratch, keys);
-        }
-        compare(steps, table, scratch);
-        compare_lists(steps, table, scratch);
-        compare_bits(steps, table, scratch, keys);
-        if let Some(bits) = table.rest {
-            match bits.width {
-                1 => filter::<A, 1>(table, scratch, &bits, keys.len()),
-                2 => filter::<A, 2>(table, scratch, &bits, keys.len()),
-                4 => filter::<A, 4>(table, scratch, &bits, keys.len()),
-                8 => filter::<A, 8>(table, scratch, &bits, keys.len()),
-                _ => (0..keys.len()).for_each(|lane| filter_one(steps, table, scratch, &bits, lane, keys)),
-            }
-            compare_candidates(steps, table, scratch);
+            None => &[],
+        };
+        let open = steps.above(&scratch.best, table.first_left) & all;
+        if open.count_ones() > FEW {
+            look_up_left(steps, table, scratch, keys, others, open);
+        } else if open != 0 {
+            look_up_few(steps, table, scratch, keys, open);
         }
         for (out, &best) in out.iter_mut().zip(scratch.best.iter()) {
-            *out = table.actions.get(best as usize).copied().unwrap_or_default();
+            *out = table.records.get(best as usize).map_or(0, Record::action);
         }
     }
 }
 
-/// Keys into columns of words, and into lanes.
+/// What the first root node does not take, for the keys whose bits are set.
 #[inline(always)]
-fn transpose<A: Shape>(keys: &[Key<A>], columns: &mut [Column; 6], lanes: &mut [A::Lanes; LANES]) {
-    for (lane, key) in keys.iter().enumerate() {
-        lanes[lane % LANES] = A::Lanes::new(key.words.get());
-        for (column, word) in columns.iter_mut().zip(key.words.get()) {
-            column[lane % LANES] = *word;
+fn look_up_left<A: Shape>(
+    steps: impl Steps,
+    table: &Table<A>,
+    scratch: &mut Scratch,
+    keys: &[Key<A>],
+    others: &[Node],
+    open: u64,
+) {
+    for node in others {
+        let wanted = steps.above(&scratch.best, node.first) & open;
+        if wanted != 0 {
+            visit(steps, table, scratch, keys, node, wanted);
         }
     }
+    settle(steps, table, scratch, keys);
+    let Some(bits) = &table.rest else { return };
+    let open = steps.above(&scratch.best, first_of(table, bits)) & open;
+    if open == 0 {
+        return;
+    }
+    for &(word, _) in &bits.bytes[..usize::from(bits.count).min(bits::BYTES)] {
+        fill_column(scratch, keys, word);
+    }
+    match bits.width {
+        1 => filter::<A, 1>(table, scratch, bits, open),
+        2 => filter::<A, 2>(table, scratch, bits, open),
+        4 => filter::<A, 4>(table, scratch, bits, open),
+        8 => filter::<A, 8>(table, scratch, bits, open),
+        _ => each(open, |lane| filter_one(steps, table, scratch, bits, lane, keys)),
+    }
+    compare_candidates(steps, table, scratch, keys);
+}
+
+/// The same, key by key.
+#[inline(always)]
+fn look_up_few<A: Shape>(
+    steps: impl Steps,
+    table: &Table<A>,
+    scratch: &mut Scratch,
+    keys: &[Key<A>],
+    open: u64,
+) {
+    scratch.work.fill(|sinks| {
+        for number in 1..table.root.len() {
+            let cell = Cell::new(Kind::Node, table.root_copies + number).0;
+            each(open, |lane| sinks.nodes.push(cell, lane as u32, true));
+        }
+    });
+    settle(steps, table, scratch, keys);
+    let Some(bits) = &table.rest else { return };
+    let open = steps.above(&scratch.best, first_of(table, bits)) & open;
+    each(open, |lane| filter_one(steps, table, scratch, bits, lane, keys));
+    compare_candidates(steps, table, scratch, keys);
+}
+
+/// Calls `f` with the number of each bit that is set.
+#[inline(always)]
+fn each(mut bits: u64, mut f: impl FnMut(usize)) {
+    while bits != 0 {
+        f(bits.trailing_zeros() as usize);
+        bits &= bits - 1;
+    }
+}
+
+/// The first rule of bit vectors.
+#[inline(always)]
+fn first_of<A: Shape>(table: &Table<A>, bits: &Bits) -> u32 {
+    table.lists.get(bits.slots as usize).map_or(0, |first| first & !LAST)
+}
+
+/// A root node, for the keys whose bits are set.
+#[inline(always)]
+fn visit<A: Shape>(
+    steps: impl Steps,
+    table: &Table<A>,
+    scratch: &mut Scratch,
+    keys: &[Key<A>],
+    node: &Node,
+    wanted: u64,
+) {
+    fill_column(scratch, keys, node.words[0]);
+    if node.mask[1] != 0 {
+        fill_column(scratch, keys, node.words[1]);
+    }
+    let Scratch { work, columns, .. } = scratch;
+    let cells = Cells { cells: &table.cells, displacements: &table.displacements };
+    work.fill(|sinks| steps.visit(node, cells, columns, wanted, sinks));
+}
+
+/// One word of each key into its column, unless it is there already.
+#[inline(always)]
+fn fill_column<A: Shape>(scratch: &mut Scratch, keys: &[Key<A>], word: u8) {
+    if scratch.known >> (word & 7) & 1 == 0
+        && let Some(column) = scratch.columns.get_mut(usize::from(word))
+    {
+        scratch.known |= 1 << (word & 7);
+        for (to, key) in column.iter_mut().zip(keys) {
+            *to = key.words().get(usize::from(word)).copied().unwrap_or(0);
+        }
+    }
+}
+
+/// All that is to be done.
+#[inline(always)]
+fn settle<A: Shape>(steps: impl Steps, table: &Table<A>, scratch: &mut Scratch, keys: &[Key<A>]) {
+    compare(steps, table, scratch, keys);
+    if scratch.work.nodes.len > 0 {
+        descend(steps, table, scratch, keys);
+        compare(steps, table, scratch, keys);
+    }
+    compare_lists(steps, table, scratch, keys);
+    compare_bits(steps, table, scratch, keys);
 }
 
 /// Nodes below the root, until none is left.
 #[inline(always)]
-fn descend<A: Shape>(steps: impl Steps, table: &Table<A>, scratch: &mut Scratch<A>, keys: &[Key<A>]) {
+fn descend<A: Shape>(steps: impl Steps, table: &Table<A>, scratch: &mut Scratch, keys: &[Key<A>]) {
     while scratch.work.nodes.len > 0 {
         let (mut cells, mut lanes, mut kept) = ([0u32; 2 * LANES], [0u32; 2 * LANES], 0);
         let nodes = &mut scratch.work.nodes;
@@ -226,21 +331,22 @@ fn descend<A: Shape>(steps: impl Steps, table: &Table<A>, scratch: &mut Scratch<
             else {
                 continue;
             };
-            let product = node.product(key.words.get());
-            let cell = table.cells.get(node.cell(product)).copied().unwrap_or(0);
+            let wanted = node.first < scratch.best[lane as usize % LANES];
+            let product = node.product(key.words());
+            let cell = table.cells.get(node.cell(product, &table.displacements)).copied().unwrap_or(0);
             (cells[kept % (2 * LANES)], lanes[kept % (2 * LANES)]) = (cell, lane);
-            kept += usize::from(Node::admits(cell, node.tag(product)));
+            kept += usize::from(wanted & Node::admits(cell, node.tag(product)));
             (cells[kept % (2 * LANES)], lanes[kept % (2 * LANES)]) = (node.rest.0, lane);
-            kept += usize::from(node.rest != Cell::NOTHING);
+            kept += usize::from(wanted & (node.rest != Cell::NOTHING));
         }
         scratch.work.fill(|sinks| sinks.sort(&cells[..kept], &lanes[..kept]));
         // Room for another round in each list.
         const FULL: usize = ITEMS - 3 * LANES;
         if scratch.work.rules.len > FULL {
-            compare(steps, table, scratch);
+            compare(steps, table, scratch, keys);
         }
         if scratch.work.lists.len > FULL {
-            compare_lists(steps, table, scratch);
+            compare_lists(steps, table, scratch, keys);
         }
         if scratch.work.bits.len > FULL {
             compare_bits(steps, table, scratch, keys);
@@ -250,20 +356,20 @@ fn descend<A: Shape>(steps: impl Steps, table: &Table<A>, scratch: &mut Scratch<
 
 /// Single rules.
 #[inline(always)]
-fn compare<A: Shape>(steps: impl Steps, table: &Table<A>, scratch: &mut Scratch<A>) {
+fn compare<A: Shape>(steps: impl Steps, table: &Table<A>, scratch: &mut Scratch, keys: &[Key<A>]) {
     let best = &mut scratch.best;
     for (cell, lane) in scratch.work.rules.items() {
         let slot = cell & INDEX;
-        let Some(record) = table.records.get(slot as usize) else { continue };
-        let found = if steps.matches(&scratch.keys[lane], record) { slot } else { u32::MAX };
+        let (Some(record), Some(key)) = (table.records.get(slot as usize), keys.get(lane)) else { continue };
+        let found = if steps.matches(&key.lanes, record) { slot } else { u32::MAX };
         best[lane] = best[lane].min(found);
     }
     scratch.work.rules.len = 0;
 }
 
-/// Lists of rules: one rule of each list in a round, until it matches, or cannot be better, or was the last.
+/// Lists of rules: two rules of each list in a round, until one matches, or none can be better, or they were the last.
 #[inline(always)]
-fn compare_lists<A: Shape>(steps: impl Steps, table: &Table<A>, scratch: &mut Scratch<A>) {
+fn compare_lists<A: Shape>(steps: impl Steps, table: &Table<A>, scratch: &mut Scratch, keys: &[Key<A>]) {
     let best = &mut scratch.best;
     let End { cells, lanes, len } = scratch.work.lists.end();
     let mut left = len;
@@ -271,13 +377,17 @@ fn compare_lists<A: Shape>(steps: impl Steps, table: &Table<A>, scratch: &mut Sc
         let mut kept = 0;
         for i in 0..left.min(ITEMS) {
             let (cell, lane) = (cells[i], lanes[i] as usize % LANES);
-            let element = table.lists.get((cell & INDEX) as usize).copied().unwrap_or(LAST | INDEX);
-            let slot = element & !LAST;
-            let Some(record) = table.records.get(slot as usize) else { continue };
-            let matches = steps.matches(&scratch.keys[lane], record);
-            let go_on = !matches & (element & LAST == 0) & (slot < best[lane]);
-            best[lane] = best[lane].min(if matches { slot } else { u32::MAX });
-            (cells[kept % ITEMS], lanes[kept % ITEMS]) = (cell + 1, lane as u32);
+            let pair = table.lists.get((cell & INDEX) as usize..).and_then(|list| list.first_chunk());
+            let (Some(&[first, second]), Some(key)) = (pair, keys.get(lane)) else { continue };
+            let (first, last, second) = (first & !LAST, second & LAST != 0, second & !LAST);
+            let records = (table.records.get(first as usize), table.records.get(second as usize));
+            let (Some(one), Some(other)) = records else { continue };
+            let one = if steps.matches(&key.lanes, one) { first } else { u32::MAX };
+            let other = if steps.matches(&key.lanes, other) { second } else { u32::MAX };
+            let found = one.min(other);
+            let go_on = (found == u32::MAX) & !last & (second < best[lane]);
+            best[lane] = best[lane].min(found);
+            (cells[kept % ITEMS], lanes[kept % ITEMS]) = (cell + 2, lane as u32);
             kept += usize::from(go_on);
         }
         left = kept;
@@ -287,7 +397,7 @@ fn compare_lists<A: Shape>(steps: impl Steps, table: &Table<A>, scratch: &mut Sc
 
 /// Bit vectors below the root.
 #[inline(always)]
-fn compare_bits<A: Shape>(steps: impl Steps, table: &Table<A>, scratch: &mut Scratch<A>, keys: &[Key<A>]) {
+fn compare_bits<A: Shape>(steps: impl Steps, table: &Table<A>, scratch: &mut Scratch, keys: &[Key<A>]) {
     if scratch.work.bits.len == 0 {
         return;
     }
@@ -298,12 +408,12 @@ fn compare_bits<A: Shape>(steps: impl Steps, table: &Table<A>, scratch: &mut Scr
         }
     }
     scratch.work.bits.len = 0;
-    compare_candidates(steps, table, scratch);
+    compare_candidates(steps, table, scratch, keys);
 }
 
-/// The rules that bytes of the keys leave, for rows of `W` words.
+/// The rules that bytes of the keys leave, for rows of `W` words and the keys whose bits are set.
 #[inline(always)]
-fn filter<A: Shape, const W: usize>(table: &Table<A>, scratch: &mut Scratch<A>, bits: &Bits, n: usize) {
+fn filter<A: Shape, const W: usize>(table: &Table<A>, scratch: &mut Scratch, bits: &Bits, open: u64) {
     let mut left = [[u64::MAX; W]; LANES];
     let bytes = &bits.bytes[..usize::from(bits.count).min(bits::BYTES)];
     let rows = table.rows.get(bits.base as usize..).unwrap_or(&[]).as_chunks::<W>().0;
@@ -316,29 +426,18 @@ fn filter<A: Shape, const W: usize>(table: &Table<A>, scratch: &mut Scratch<A>, 
             }
         }
     }
+    // Mostly nothing is left.
+    let some = left.iter().rev().fold(0, |some, left| some << 1 | u64::from(left.iter().any(|w| *w != 0)));
     let mut kept = scratch.work.candidates;
-    for (lane, left) in left.iter().enumerate().take(n) {
-        // Mostly at most one word is not zero: that goes without branches, what else there is after it.
-        let (mut bits_of, mut first, mut words) = (0, 0, 0);
-        for (i, &word) in left.iter().enumerate().rev() {
-            let some = word != 0;
-            (bits_of, first) = if some { (word, i) } else { (bits_of, first) };
-            words += usize::from(some);
-        }
-        let mut put = |bits_of: u64, word: usize| {
+    each(some & open, |lane| {
+        for (word, &bits_of) in left[lane % LANES].iter().enumerate() {
             let slots = bits.slots + 64 * word as u32;
-            let at = (slots + bits_of.trailing_zeros()) as usize;
+            let at = (slots + bits_of.trailing_zeros() % 64) as usize;
             let slot = table.lists.get(at).copied().unwrap_or(LAST) & !LAST;
             scratch.candidates[kept % SETS] = Candidates { bits: bits_of, slots, lane: lane as u32 };
-            kept += usize::from((bits_of != 0) & (slot < scratch.best[lane]));
-        };
-        put(bits_of, first);
-        if words > 1 {
-            for (i, &word) in left.iter().enumerate().skip(first + 1) {
-                put(word, i);
-            }
+            kept += usize::from((bits_of != 0) & (slot < scratch.best[lane % LANES]));
         }
-    }
+    });
     scratch.work.candidates = kept;
 }
 
@@ -346,7 +445,7 @@ fn filter<A: Shape, const W: usize>(table: &Table<A>, scratch: &mut Scratch<A>, 
 fn filter_one<A: Shape>(
     steps: impl Steps,
     table: &Table<A>,
-    scratch: &mut Scratch<A>,
+    scratch: &mut Scratch,
     bits: &Bits,
     lane: usize,
     keys: &[Key<A>],
@@ -357,7 +456,7 @@ fn filter_one<A: Shape>(
     let mut base = bits.base as usize;
     let count = usize::from(bits.count).min(bits::BYTES);
     for (at, &(word, shift)) in at.iter_mut().zip(&bits.bytes[..count]) {
-        let word = key.words.get().get(usize::from(word)).copied().unwrap_or(0);
+        let word = key.words().get(usize::from(word)).copied().unwrap_or(0);
         *at = base + (word >> (shift & 63)) as usize % 256 * width;
         base += 256 * width;
     }
@@ -368,7 +467,7 @@ fn filter_one<A: Shape>(
         }
         if left != 0 {
             if scratch.work.candidates >= SETS {
-                compare_candidates(steps, table, scratch);
+                compare_candidates(steps, table, scratch, keys);
             }
             let slots = bits.slots + 64 * word as u32;
             scratch.candidates[scratch.work.candidates % SETS] =
@@ -380,7 +479,7 @@ fn filter_one<A: Shape>(
 
 /// Rules that bit vectors leave: one of each set in a round, until it matches, or cannot be better, or was the last.
 #[inline(always)]
-fn compare_candidates<A: Shape>(steps: impl Steps, table: &Table<A>, scratch: &mut Scratch<A>) {
+fn compare_candidates<A: Shape>(steps: impl Steps, table: &Table<A>, scratch: &mut Scratch, keys: &[Key<A>]) {
     let best = &mut scratch.best;
     let mut left = scratch.work.candidates;
     while left > 0 {
@@ -390,8 +489,10 @@ fn compare_candidates<A: Shape>(steps: impl Steps, table: &Table<A>, scratch: &m
             let lane = item.lane as usize % LANES;
             let element = (item.slots + item.bits.trailing_zeros()) as usize;
             let slot = table.lists.get(element).copied().unwrap_or(INDEX) & !LAST;
-            let Some(record) = table.records.get(slot as usize) else { continue };
-            let matches = steps.matches(&scratch.keys[lane], record);
+            let (Some(record), Some(key)) = (table.records.get(slot as usize), keys.get(lane)) else {
+                continue;
+            };
+            let matches = steps.matches(&key.lanes, record);
             let bits = item.bits & item.bits.wrapping_sub(1);
             let go_on = !matches & (bits != 0) & (slot < best[lane]);
             best[lane] = best[lane].min(if matches { slot } else { u32::MAX });

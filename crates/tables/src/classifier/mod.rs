@@ -11,6 +11,7 @@
 mod bits;
 mod build;
 mod candidates;
+mod displace;
 mod extract;
 mod kernel;
 mod key;
@@ -29,6 +30,7 @@ pub use rule::{ALL_PORTS, ActionId, Fragment, Icmp, Rule, RuleError, TcpFlags, V
 
 use crate::snapshot::{Publisher, Snapshot};
 use lookup::Scratch;
+use std::marker::PhantomData;
 use table::Table;
 
 /// Rules at most in one classifier.
@@ -82,13 +84,14 @@ impl<A: Shape> Compiled<A> {
 /// What a lookup needs besides the rules: one for each worker and address family, good for any number of lists.
 #[derive(Debug)]
 pub struct Workspace<A: Shape> {
-    scratch: Scratch<A>,
+    scratch: Scratch,
     kernel: Kernel,
+    family: PhantomData<A>,
 }
 
 impl<A: Shape> Default for Workspace<A> {
     fn default() -> Self {
-        Workspace { scratch: Scratch::new(), kernel: Kernel::best() }
+        Workspace { scratch: Scratch::new(), kernel: Kernel::best(), family: PhantomData }
     }
 }
 
@@ -96,7 +99,7 @@ impl<A: Shape> Workspace<A> {
     /// With another kernel; one that this CPU cannot run is replaced by the portable one.
     pub fn with_kernel(kernel: Kernel) -> Self {
         let kernel = if Kernel::available().contains(&kernel) { kernel } else { Kernel::Portable };
-        Workspace { scratch: Scratch::new(), kernel }
+        Workspace { scratch: Scratch::new(), kernel, family: PhantomData }
     }
 
     /// Classifies `keys[i]` into `out[i]`; any length, the shorter slice counts.

@@ -173,7 +173,7 @@ impl<A: Shape> Rule<A> {
 
     /// Whether a packet matches, looked at field by field: the definition that the compiled form is tested against.
     pub fn matches(&self, key: &Key<A>) -> bool {
-        self.pattern().is_ok_and(|pattern| pattern.matches(&key.words))
+        self.pattern().is_ok_and(|pattern| pattern.matches(key.words()))
     }
 
     /// Says what is wrong with this rule, if anything is.
@@ -277,8 +277,7 @@ fn range(ports: &RangeInclusive<u16>) -> Result<Range, RuleError> {
 
 impl<W: Words> Pattern<W> {
     /// Whether the packet with these words matches.
-    pub(super) fn matches(&self, words: &W) -> bool {
-        let key = words.get();
+    pub(super) fn matches(&self, key: &[u64]) -> bool {
         let bits = key.iter().zip(self.mask.get()).zip(self.value.get()).all(|((k, m), v)| k & m == *v);
         let [src, dst] = port_words::<W>().map(|w| (key[w] >> 48) as u16);
         let within = |range: Range, port| range.first <= port && port <= range.last;

@@ -7,12 +7,12 @@
 #![allow(unsafe_code, reason = "vector kernels")]
 
 use super::{
-    kernel::{Portable, Steps},
+    kernel::{Cells, Portable, Steps},
     key::{Key, Shape},
     lanes::Lanes,
     lookup::{self, Column, LANES, Scratch, Sinks},
     rule::ActionId,
-    table::{Node, Record, Table},
+    table::{GROUPS, Node, Record, Table},
 };
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -44,7 +44,7 @@ pub(super) fn has_avx512() -> bool {
 /// [`lookup::lookup`] with AVX2.
 pub(super) fn lookup_avx2<A: Shape>(
     table: &Table<A>,
-    scratch: &mut Scratch<A>,
+    scratch: &mut Scratch,
     keys: &[Key<A>],
     out: &mut [ActionId],
 ) {
@@ -59,7 +59,7 @@ pub(super) fn lookup_avx2<A: Shape>(
 /// [`lookup::lookup`] with AVX-512.
 pub(super) fn lookup_avx512<A: Shape>(
     table: &Table<A>,
-    scratch: &mut Scratch<A>,
+    scratch: &mut Scratch,
     keys: &[Key<A>],
     out: &mut [ActionId],
 ) {
@@ -73,13 +73,13 @@ pub(super) fn lookup_avx512<A: Shape>(
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1")]
-fn with_avx2<A: Shape>(table: &Table<A>, scratch: &mut Scratch<A>, keys: &[Key<A>], out: &mut [ActionId]) {
+fn with_avx2<A: Shape>(table: &Table<A>, scratch: &mut Scratch, keys: &[Key<A>], out: &mut [ActionId]) {
     lookup::lookup(Avx2(()), table, scratch, keys, out);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,avx512f,avx512dq,avx512vl,avx512bw")]
-fn with_avx512<A: Shape>(table: &Table<A>, scratch: &mut Scratch<A>, keys: &[Key<A>], out: &mut [ActionId]) {
+fn with_avx512<A: Shape>(table: &Table<A>, scratch: &mut Scratch, keys: &[Key<A>], out: &mut [ActionId]) {
     lookup::lookup(Avx512(()), table, scratch, keys, out);
 }
 
@@ -102,8 +102,13 @@ impl Steps for Avx2 {
     }
 
     #[inline(always)]
-    fn visit(self, node: &Node, cells: &[u32], columns: &[Column; 6], n: usize, to: &mut Sinks<'_>) {
-        Portable.visit(node, cells, columns, n, to);
+    fn visit(self, node: &Node, cells: Cells<'_>, columns: &[Column; 6], wanted: u64, to: &mut Sinks<'_>) {
+        Portable.visit(node, cells, columns, wanted, to);
+    }
+
+    #[inline(always)]
+    fn above(self, numbers: &[u32; LANES], than: u32) -> u64 {
+        Portable.above(numbers, than)
     }
 }
 
@@ -116,9 +121,15 @@ impl Steps for Avx512 {
     }
 
     #[inline(always)]
-    fn visit(self, node: &Node, cells: &[u32], columns: &[Column; 6], n: usize, to: &mut Sinks<'_>) {
+    fn visit(self, node: &Node, cells: Cells<'_>, columns: &[Column; 6], wanted: u64, to: &mut Sinks<'_>) {
         // SAFETY: an `Avx512` is made only where the CPU has it.
-        unsafe { visit(node, cells, columns, n, to) }
+        unsafe { visit(node, cells, columns, wanted, to) }
+    }
+
+    #[inline(always)]
+    fn above(self, numbers: &[u32; LANES], than: u32) -> u64 {
+        // SAFETY: an `Avx512` is made only where the CPU has it.
+        unsafe { above(numbers, than) }
     }
 }
 
@@ -143,11 +154,46 @@ fn matches<L: Lanes>(key: &L, record: &Record<L>) -> bool {
     _mm256_testz_si256(outside, outside) == 1
 }
 
+/// Eight elements, one by one.
+///
+/// # Safety
+///
+/// Each number is below the length.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw")]
+unsafe fn load_each(from: &[u32], numbers: __m256i) -> __m256i {
+    let mut at = [0u32; 8];
+    // SAFETY: eight elements.
+    unsafe { _mm256_storeu_si256(at.as_mut_ptr().cast(), numbers) };
+    // SAFETY: the caller keeps numbers below the length. Volatile, or the compiler makes these loads gathers, which are slow
+    // on many CPUs and no faster on the others.
+    let [a, b, c, d, e, f, g, h] =
+        at.map(|at| unsafe { from.as_ptr().add(at as usize).read_volatile() } as i32);
+    _mm256_setr_epi32(a, b, c, d, e, f, g, h)
+}
+
+/// The lanes with a number above this one.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw")]
+fn above(numbers: &[u32; LANES], than: u32) -> u64 {
+    let than = _mm512_set1_epi32(than as i32);
+    let mut bits = 0;
+    for i in (0..LANES).step_by(16) {
+        // SAFETY: 16 of 64 elements from a multiple of 16 on.
+        let numbers = unsafe { _mm512_loadu_si512(numbers.as_ptr().add(i).cast()) };
+        bits |= u64::from(_mm512_cmpgt_epu32_mask(numbers, than)) << i;
+    }
+    bits
+}
+
 /// A node for all keys: products, cells and comparisons of tags in vectors, then one store for each kind of hit.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw")]
-fn visit(node: &Node, cells: &[u32], columns: &[Column; 6], n: usize, to: &mut Sinks<'_>) {
+fn visit(node: &Node, cells: Cells<'_>, columns: &[Column; 6], wanted: u64, to: &mut Sinks<'_>) {
+    let Cells { cells, displacements } = cells;
     let (Some(a), Some(b)) =
         (columns.get(usize::from(node.words[0])), columns.get(usize::from(node.words[1])))
     else {
@@ -162,8 +208,15 @@ fn visit(node: &Node, cells: &[u32], columns: &[Column; 6], n: usize, to: &mut S
     let to_tag = _mm_cvtsi32_si128(node.shift as i32 - 6);
     let limit = _mm256_set1_epi32(cells.len() as i32 - 1);
     let base = _mm256_set1_epi32(node.base as i32);
-    let (mut at, mut tags) = ([0u32; LANES], [0u32; LANES]);
+    let displaced = node.group_shift != 0 && !displacements.is_empty();
+    let to_group = _mm_cvtsi32_si128(node.group_shift as i32);
+    let groups = _mm256_set1_epi32(node.groups as i32);
+    let last_group = _mm256_set1_epi32(displacements.len() as i32 - 1);
+    let (mut at, mut tags, mut found) = ([0u32; LANES], [0u32; LANES], [0u32; LANES]);
     for i in (0..LANES).step_by(8) {
+        if wanted >> i & 0xff == 0 {
+            continue;
+        }
         // SAFETY: eight of 64 elements from a multiple of eight on.
         unsafe {
             let a = _mm512_loadu_si512(a.as_ptr().add(i).cast());
@@ -173,7 +226,14 @@ fn visit(node: &Node, cells: &[u32], columns: &[Column; 6], n: usize, to: &mut S
                 let more = _mm512_mullo_epi64(_mm512_and_si512(b, mask_b), times_b);
                 product = _mm512_add_epi64(product, more);
             }
-            let cell = _mm512_cvtepi64_epi32(_mm512_srl_epi64(product, shift));
+            let mut cell = _mm512_cvtepi64_epi32(_mm512_srl_epi64(product, shift));
+            if displaced {
+                let mixed = _mm512_xor_si512(product, _mm512_srli_epi64(product, 32));
+                let mixed = _mm512_mullo_epi64(mixed, _mm512_set1_epi64(GROUPS as i64));
+                let group = _mm512_cvtepi64_epi32(_mm512_srl_epi64(mixed, to_group));
+                let group = _mm256_min_epu32(_mm256_add_epi32(group, groups), last_group);
+                cell = _mm256_xor_si256(cell, load_each(displacements, group));
+            }
             let cell = _mm256_min_epu32(_mm256_add_epi32(cell, base), limit);
             let tag = _mm512_cvtepi64_epi32(_mm512_srl_epi64(product, to_tag));
             let tag = _mm256_min_epu32(_mm256_and_si256(tag, _mm256_set1_epi32(63)), _mm256_set1_epi32(62));
@@ -181,13 +241,16 @@ fn visit(node: &Node, cells: &[u32], columns: &[Column; 6], n: usize, to: &mut S
             _mm256_storeu_si256(tags.as_mut_ptr().add(i).cast(), _mm256_slli_epi32(tag, 24));
         }
     }
-    let mut found = [0u32; LANES];
-    for (found, &at) in found.iter_mut().zip(&at) {
-        // SAFETY: clamped to the last cell above. Volatile, or the compiler makes these loads gathers, which are slow on
-        // many CPUs and no faster on the others.
-        *found = unsafe { cells.as_ptr().add(at as usize).read_volatile() };
+    for (i, (found, at)) in found.as_chunks_mut::<8>().0.iter_mut().zip(at.as_chunks::<8>().0).enumerate() {
+        if wanted >> (8 * i) & 0xff == 0 {
+            continue;
+        }
+        for (found, &at) in found.iter_mut().zip(at) {
+            // SAFETY: clamped to the last cell above, or 0. Volatile, or the compiler makes these loads gathers, which are
+            // slow on many CPUs and no faster on the others.
+            *found = unsafe { cells.as_ptr().add(at as usize).read_volatile() };
+        }
     }
-    let there = if n >= LANES { u64::MAX } else { (1 << n) - 1 };
     let field = _mm512_set1_epi32(63 << 24);
     let mut lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     for i in (0..LANES).step_by(16) {
@@ -200,7 +263,7 @@ fn visit(node: &Node, cells: &[u32], columns: &[Column; 6], n: usize, to: &mut S
         };
         let of = _mm512_and_si512(cell, field);
         let admitted = _mm512_cmpeq_epi32_mask(of, tag) | _mm512_cmpeq_epi32_mask(of, field);
-        let hits = admitted & _mm512_test_epi32_mask(cell, cell) & (there >> i) as u16;
+        let hits = admitted & _mm512_test_epi32_mask(cell, cell) & (wanted >> i) as u16;
         let kind = _mm512_srli_epi32(cell, 30);
         for (which, list) in
             [&mut to.bits, &mut to.rules, &mut to.lists, &mut to.nodes].into_iter().enumerate()

@@ -34,7 +34,16 @@ pub(super) struct Node {
     pub(super) base: u32,
     /// Rules that do not ask for all these bits: what to visit besides.
     pub(super) rest: Cell,
+    /// The first of the rules behind it: who has an earlier one already need not visit it.
+    pub(super) first: u32,
+    /// Where its displacements begin; see [`Node::group`].
+    pub(super) groups: u32,
+    /// How a product becomes the number of a displacement; 0 where there are none.
+    pub(super) group_shift: u32,
 }
+
+/// Multiplier of [`Node::group`].
+pub(super) const GROUPS: u64 = 0x9fb2_1c65_1e98_df25;
 
 /// What a node leads to: 2 bits of kind, 6 bits of tag, 24 bits of index. 0 is nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,9 +95,22 @@ impl Node {
     }
 
     /// The cell's number.
+    ///
+    /// Products of one group are moved by the same displacement, chosen so that no two products of rules share a cell (hash
+    /// and displace: Belazzougui, Botelho, Dietzfelbinger, ESA 2009).
     #[inline(always)]
-    pub(super) fn cell(&self, product: u64) -> usize {
-        self.base as usize + (product >> (self.shift & 63)) as usize
+    pub(super) fn cell(&self, product: u64, displacements: &[u32]) -> usize {
+        let moved = match self.group_shift {
+            0 => 0,
+            shift => displacements.get(self.group(product, shift)).copied().unwrap_or(0),
+        };
+        self.base as usize + ((product >> (self.shift & 63)) as u32 ^ moved) as usize
+    }
+
+    /// Which displacement is a product's. From other bits than its cell is.
+    #[inline(always)]
+    pub(super) fn group(&self, product: u64, shift: u32) -> usize {
+        self.groups as usize + ((product ^ product >> 32).wrapping_mul(GROUPS) >> (shift & 63)) as usize
     }
 
     /// Six more bits of the product: a key whose tag is not the cell's has other bits than the rules there.
@@ -112,20 +134,28 @@ impl Node {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Record<L> {
-    /// Bits that count; in a port's lane, the length of the range less one.
+    /// Bits that count; in a port's lane, the length of the range less one; in the spare word, where keys are 0, the action.
     pub(super) mask: L,
     /// What they are; the first port.
     pub(super) value: L,
 }
 
 impl<L: Lanes> Record<L> {
-    pub(super) fn new<W: Words>(pattern: &Pattern<W>) -> Self {
+    pub(super) fn new<W: Words>(pattern: &Pattern<W>, action: ActionId) -> Self {
         let (mut mask, mut value) = (pattern.mask, pattern.value);
         for (range, word) in pattern.ports.iter().zip(port_words::<W>()) {
             mask.get_mut()[word] |= u64::from(range.last - range.first) << 48;
             value.get_mut()[word] |= u64::from(range.first) << 48;
         }
-        Record { mask: L::new(mask.get()), value: L::new(value.get()) }
+        let mut record = Record { mask: L::new(mask.get()), value: L::new(value.get()) };
+        *record.mask.spare_mut() = action.into();
+        record
+    }
+
+    /// What keys get whose first rule it is.
+    #[inline(always)]
+    pub(super) fn action(&self) -> ActionId {
+        self.mask.spare() as ActionId
     }
 }
 
@@ -134,16 +164,20 @@ impl<L: Lanes> Record<L> {
 pub(super) struct Table<A: Shape> {
     /// Nodes that every key visits.
     pub(super) root: Vec<Node>,
+    /// Where copies of the root nodes begin in `nodes`.
+    pub(super) root_copies: usize,
     /// The rules that no root node takes.
     pub(super) rest: Option<Bits>,
+    /// The first of the rules that the first root node does not take.
+    pub(super) first_left: u32,
     pub(super) nodes: Vec<Node>,
     pub(super) cells: Vec<u32>,
+    pub(super) displacements: Vec<u32>,
     pub(super) lists: Vec<u32>,
     pub(super) bits: Vec<Bits>,
     pub(super) rows: Vec<u64>,
-    pub(super) records: Vec<Record<A::Lanes>>,
     /// By rule; one more at the end for keys that match none.
-    pub(super) actions: Vec<ActionId>,
+    pub(super) records: Vec<Record<A::Lanes>>,
 }
 
 impl<A: Shape> Table<A> {
@@ -152,10 +186,10 @@ impl<A: Shape> Table<A> {
         size_of_val(&self.root[..])
             + size_of_val(&self.nodes[..])
             + size_of_val(&self.cells[..])
+            + size_of_val(&self.displacements[..])
             + size_of_val(&self.lists[..])
             + size_of_val(&self.bits[..])
             + size_of_val(&self.rows[..])
             + size_of_val(&self.records[..])
-            + size_of_val(&self.actions[..])
     }
 }

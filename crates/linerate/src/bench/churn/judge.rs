@@ -18,6 +18,10 @@ pub(super) const HOLD_UP: f64 = 50.0;
 /// Loops beyond the bar are more frequent with changes when they are so by as many standard errors (Welch's t).
 pub(super) const EXCESS: f64 = 3.0;
 
+/// Windows with changes that may have a longer loop than the worst one without: more is no chance any more where both are
+/// alike, for then each of the longest loops falls on either side as likely.
+const OUTLIERS: usize = 4;
+
 /// As many standard errors as are told.
 const CERTAIN: f64 = 1e3;
 
@@ -111,7 +115,9 @@ impl Verdict {
 
     /// Whether changes hold no worker up for longer than the bar.
     pub(super) fn holds(&self) -> bool {
-        self.longest() < HOLD_UP || self.excess <= EXCESS
+        let worst = self.without.longest.iter().copied().fold(0.0, f64::max);
+        let worse = self.with.longest.iter().filter(|longest| **longest > worst).count();
+        self.longest() < HOLD_UP || self.excess <= EXCESS && worse <= OUTLIERS
     }
 }
 

@@ -28,7 +28,7 @@ use linerate_tables::prefix::Address;
 
 use crate::acl::Acls;
 use crate::plane::{Arrays, NextHops, Plane, VrfFibs};
-use filter::{Lists, Met};
+use filter::{Lists, Met, filtered};
 
 linerate_pipeline::exits! {
     /// Where packets go from `express`.
@@ -118,7 +118,12 @@ where
             let (Some(fib4), Some(fib6)) = (vrfs4.get(to_us.vrf()), vrfs6.get(to_us.vrf())) else { return };
             (fib4, fib6)
         };
-        picked.pick(batch, to_us, table.own_filter(), fib4);
+        let is_filtered = Met::new(self.acls.get(), to_us.interface()).is_some();
+        if is_filtered {
+            filter::pick(picked, &mut self.lists, batch, to_us, table.own_filter(), fib4);
+        } else {
+            picked.pick(batch, to_us, table.own_filter(), fib4, |_, _| {}, |_, _| {});
+        }
         picked.ip4.look_up(fib4);
         picked.ip6.look_up(fib6);
         let policy = to_us.policy();
@@ -129,7 +134,9 @@ where
         let way = Way { arrays: self.next_hops.arrays(), next_hops: &self.next_hops, seed: self.seed };
         let ways = &mut *self.ways;
         ways.clear();
-        match Met::new(self.acls.get(), to_us.interface()) {
+        // Lists that have come in the meantime are for the next batch: there are no keys for them.
+        let met = is_filtered.then(|| Met::new(self.acls.get(), to_us.interface())).flatten();
+        match met {
             None => forward_all(ways, batch, picked, &way),
             Some(met) => filtered(ways, batch, picked, &mut self.lists, met, &way),
         }
@@ -177,69 +184,40 @@ fn forward_ip6<P: Packet>(ways: &mut Ways, batch: &mut Batch<P>, ids: &[NextHopI
     forward(ways, batch.iter_mut().zip(ids), |(packet, id)| plain6::rewrite(packet, *id, way));
 }
 
-/// As [`forward_all`], for packets that meet access lists.
-#[inline(never)]
-fn filtered<P: Packet>(
-    ways: &mut Ways,
-    batch: &mut Batch<P>,
-    picked: &Picked,
-    lists: &mut (Lists<u32>, Lists<u128>),
-    met: Met<'_>,
-    way: &Way<'_>,
-) {
-    let Picked { families, ip4, ip6, .. } = picked;
-    let (lists4, lists6) = lists;
-    let (ids4, ids6) = (ip4.ids.get(..ip4.n).unwrap_or_default(), ip6.ids.get(..ip6.n).unwrap_or_default());
-    if !ids4.is_empty() {
-        lists4.ask(met, batch, families, ids4, way);
-    }
-    if !ids6.is_empty() {
-        lists6.ask(met, batch, families, ids6, way);
-    }
-    if ip4.n == batch.len() {
-        let packets = batch.iter_mut().zip(ids4).enumerate();
-        forward(ways, packets, |(j, (packet, id))| lists4.rewrite(met, j, packet, *id, way));
-    } else {
-        let (mut ids4, mut ids6) = (ids4.iter().enumerate(), ids6.iter().enumerate());
-        forward(ways, batch.iter_mut().zip(families), |(packet, family)| match family {
-            Family::Ip4 => {
-                let (j, id) = ids4.next().ok_or(Left::Other)?;
-                lists4.rewrite(met, j, packet, *id, way)
-            }
-            Family::Ip6 => {
-                let (j, id) = ids6.next().ok_or(Left::Other)?;
-                lists6.rewrite(met, j, packet, *id, way)
-            }
-            Family::Other => Err(Left::Other),
-        });
-    }
-}
-
 impl Picked {
     /// Sorts a batch: destinations of plain packets by family. Traffic comes in runs of one family, and a loop that knows
-    /// one family only keeps all it needs in registers.
+    /// one family only keeps all it needs in registers. `note4` and `note6` see each packet with its number in the family.
+    #[inline(always)]
     fn pick<P: Packet>(
         &mut self,
         batch: &mut Batch<P>,
         to_us: ToUs,
         own: OwnFilter<'_>,
         fib4: &impl Lookup<u32>,
+        mut note4: impl FnMut(usize, &P),
+        mut note6: impl FnMut(usize, &P),
     ) {
         (self.ip4.n, self.ip6.n) = (0, 0);
         let (mut rest, mut families) = (&mut batch[..], &mut self.families[..]);
         loop {
-            let n = self.ip4.take(|to| plain4::run(rest, to, to_us, own, fib4));
+            let n = self.ip4.take(|first, to| {
+                plain4::run(rest, to, to_us, own, fib4, |j, packet| note4(first + j, packet))
+            });
             (rest, families) = skip(rest, families, n, Family::Ip4);
             if rest.is_empty() {
                 return;
             }
-            let n = self.ip6.take(|to| plain6::run(rest, to, to_us, own));
+            let n = self
+                .ip6
+                .take(|first, to| plain6::run(rest, to, to_us, own, |j, packet| note6(first + j, packet)));
             (rest, families) = skip(rest, families, n, Family::Ip6);
             let Some(packet) = rest.first_mut() else { return };
             let family = if let Some(to) = plain4::destination(packet, to_us, own) {
+                note4(self.ip4.n, packet);
                 self.ip4.push(to);
                 Family::Ip4
             } else if let Some(to) = plain6::destination(packet, to_us, own) {
+                note6(self.ip6.n, packet);
                 self.ip6.push(to);
                 Family::Ip6
             } else {
@@ -275,10 +253,10 @@ impl<A: Address> Destinations<A> {
         }
     }
 
-    /// Has the places that are free filled from the first one on; how many were.
+    /// Has the places that are free filled from the first one on, whose number `fill` is told; how many were.
     #[inline(always)]
-    fn take(&mut self, fill: impl FnOnce(&mut [A]) -> usize) -> usize {
-        let n = fill(self.to.get_mut(self.n..).unwrap_or_default());
+    fn take(&mut self, fill: impl FnOnce(usize, &mut [A]) -> usize) -> usize {
+        let n = fill(self.n, self.to.get_mut(self.n..).unwrap_or_default());
         self.n += n;
         n
     }

@@ -18,7 +18,7 @@ const ETH: usize = 14;
 
 /// Notes the destinations of packets, from the first one on, as long as they are plainly plain: what [`destination`] gives for
 /// them. Stops at the first one that needs a closer look; how many went before it. The FIB's memory is asked for ahead of the
-/// lookup, which comes when all are known.
+/// lookup, which comes when all are known. `note` sees each packet with its number.
 ///
 /// Early exits, for they are foreseen, and no call in the loop: all that it needs stays in registers.
 #[inline(never)]
@@ -28,6 +28,7 @@ pub(super) fn run<P: Packet>(
     to_us: ToUs,
     own: OwnFilter<'_>,
     fib: &impl Lookup<u32>,
+    mut note: impl FnMut(usize, &P),
 ) -> usize {
     let address = to_us.likely(packets.first().and_then(|p| p.head().first_chunk()));
     let mut n = 0;
@@ -51,6 +52,7 @@ pub(super) fn run<P: Packet>(
             break;
         }
         *to = dst;
+        note(n, packet);
         n += 1;
     }
     n
@@ -146,8 +148,9 @@ fn by_group<P: Packet>(packet: &P, id: NextHopId, way: &Way<'_>) -> Option<Plain
     way.next_hops.forward_member(id, hash).and_then(|index| way.arrays.plain(index))
 }
 
+/// Makes a packet ready to leave by an adjacency. The port, or (and no change) why it is left.
 #[inline(always)]
-fn apply<P: Packet>(packet: &mut P, plain: Plain) -> Result<PortId, Left> {
+pub(super) fn apply<P: Packet>(packet: &mut P, plain: Plain) -> Result<PortId, Left> {
     let head = packet.head_mut().first_chunk_mut::<PLAIN>();
     let Some((eth, l3)) = head.and_then(|head| head.split_first_chunk_mut::<ETH>()) else {
         return Err(Left::Other);

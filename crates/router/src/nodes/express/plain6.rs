@@ -18,7 +18,13 @@ const ETH: usize = 14;
 
 /// As for [IPv4](super::plain4::run).
 #[inline(never)]
-pub(super) fn run<P: Packet>(packets: &[P], to: &mut [u128], to_us: ToUs, own: OwnFilter<'_>) -> usize {
+pub(super) fn run<P: Packet>(
+    packets: &[P],
+    to: &mut [u128],
+    to_us: ToUs,
+    own: OwnFilter<'_>,
+    mut note: impl FnMut(usize, &P),
+) -> usize {
     let address = to_us.likely(packets.first().and_then(|p| p.head().first_chunk()));
     let mut n = 0;
     for (packet, to) in packets.iter().zip(to) {
@@ -43,6 +49,7 @@ pub(super) fn run<P: Packet>(packets: &[P], to: &mut [u128], to_us: ToUs, own: O
             break;
         }
         *to = u128::from(dst[0]) << 64 | u128::from(dst[1]);
+        note(n, packet);
         n += 1;
     }
     n
@@ -147,8 +154,9 @@ fn by_group<P: Packet>(packet: &P, id: NextHopId, way: &Way<'_>) -> Option<Plain
     way.next_hops.forward_member(id, hash).and_then(|index| way.arrays.plain(index))
 }
 
+/// Makes a packet ready to leave by an adjacency. The port, or (and no change) why it is left.
 #[inline(always)]
-fn apply<P: Packet>(packet: &mut P, plain: Plain) -> Result<PortId, Left> {
+pub(super) fn apply<P: Packet>(packet: &mut P, plain: Plain) -> Result<PortId, Left> {
     let head = packet.head_mut().first_chunk_mut::<PLAIN>();
     let Some((eth, l3)) = head.and_then(|head| head.split_first_chunk_mut::<ETH>()) else {
         return Err(Left::Other);
