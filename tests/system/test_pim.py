@@ -61,6 +61,11 @@ def place(tmp_path):
         yield source, one, two, space, tmp_path
 
 
+# pimd looks at the kernel's counters when this is over, and lets a source go whose last packet is longer ago than 30 seconds.
+KEEPALIVE = 3
+SILENCE = 30
+
+
 def script(host, text):
     return subprocess.Popen(["ip", "netns", "exec", host.name, "/usr/bin/python3", "-c", text], stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True)
@@ -103,3 +108,45 @@ def test_streams_reach_members_once_and_through_the_data_plane(place):
         wait("no outputs left", lambda: not (route() or {}).get("outputs"), 40, show=route)
         time.sleep(0.2)
         router.at_rest()
+
+
+def test_pimd_keeps_sources_that_send_and_lets_the_silent_ones_go(tmp_path):
+    """Of two streams one falls silent. All that pimd knows of them is what Linux counts: a sample a second."""
+    other = "239.1.1.2"
+    with lab.hosts("lrk-s", "lrk-m") as (source, member), routing.spaces("lrk-r") as (space,), routing.daemons() as start:
+        for n, host in ((1, source), (2, member)):
+            host.address(f"198.18.{n}.2/24", f"198.18.{n}.1")
+        ports = {name: (routing.device(host.outside, i), [f"198.18.{i + 1}.1/24"])
+                 for i, (name, host) in enumerate((("lan", source), ("one", member)))}
+        with routing.linerate(tmp_path, routing.config(space, ports), "lrkat",
+                              {"ip4_multicast_unrouted", "multicast_no_output"}) as router:
+            timers = f"ip pim keep-alive-timer {KEEPALIVE}\nip pim rp keep-alive-timer {KEEPALIVE}\n"
+            frr = start(routing.Frr, space, ["pimd"], CONFIG.replace("interface two\n ip pim\n ip igmp\n", "") + timers, fpm=True)
+            members = [script(member, MEMBER.replace("5000", port).format(group=group, own="198.18.2.2", seconds=60))
+                       for group, port in ((GROUP, "5000"), (other, "5001"))]
+            for each in members:
+                assert each.stdout.readline().strip() == "joined"
+            wait("pimd knows the member", lambda: all(g in frr.vtysh("show ip igmp groups") for g in (GROUP, other)))
+            began = time.time()
+            senders = [script(source, SENDER.format(group=group, count=count)) for group, count in ((GROUP, 12000), (other, 400))]
+
+            def routes():
+                return {r["group"]: r for r in router.show("multicast routes")["routes"] if r.get("source") == "198.18.1.2"}
+
+            def show():
+                return f"{routes()}\n{space.run('ip -s mroute').stdout}{frr.vtysh('show ip pim upstream')}"
+            try:
+                wait("routes of both", lambda: len(routes()) == 2, show=show)
+                assert senders[1].wait(20) == 0
+                ended = time.time()
+                wait("the silent one's route is gone", lambda: other not in routes(), SILENCE + 3 * KEEPALIVE, show=show)
+                # Not before its time, and the other one has been there all the while, longer than pimd waits for a silent source.
+                assert time.time() - ended > SILENCE - KEEPALIVE
+                wait("its time has come", lambda: time.time() - began > SILENCE + 2 * KEEPALIVE)
+                assert senders[0].poll() is None
+                kept, packets = routes()[GROUP], (time.time() - began) * 150
+                assert [o["interface"] for o in kept["outputs"]] == ["one"] and kept["packets"] > packets, show()
+            finally:
+                for process in senders + members:
+                    process.kill()
+                    process.communicate()

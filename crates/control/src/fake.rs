@@ -205,6 +205,7 @@ impl Dataplane for Fake {
         let output =
             |interface: &str, ttl_threshold| MulticastOutput { interface: interface.into(), ttl_threshold };
         let route = |source: Option<&str>, group: &str, outputs: Vec<MulticastOutput>| MulticastRoute {
+            vrf: None,
             source: source.map(|s| s.parse().unwrap()),
             group: group.parse().unwrap(),
             origin: if source.is_some() { "learned" } else { "static" }.into(),

@@ -53,7 +53,7 @@ impl Bed {
         let interfaces = (0..=OUTPUTS).map(interface).collect();
         router.apply(0, RouterConfig { interfaces, ..RouterConfig::default() }).unwrap();
         let outputs = (1..=OUTPUTS).map(|interface| MrouteOutput { interface, threshold: 0 }).collect();
-        let key = MrouteKey { group: "239.1.1.1".parse().unwrap(), source: None };
+        let key = MrouteKey { vrf: 0, group: "239.1.1.1".parse().unwrap(), source: None };
         router.set_static_mroutes(0, vec![(key, Mroute { input: 0, outputs, to_host: false })]).unwrap();
         let parts = RouterParts { plane: router.plane(), seed: 1, icmp_errors_per_second: 100, punt: None };
         let built = graph::<Mbuf, _, _>(&parts).unwrap();

@@ -599,6 +599,7 @@ fn what_is_written_is_there() {
 
         let rule = Rule {
             v6: false,
+            multicast: false,
             priority: 900,
             from: Some("10.0.0.0/8".parse().unwrap()),
             to: None,
@@ -616,10 +617,22 @@ fn what_is_written_is_there() {
         );
         writer.rule(Operation::Delete, &rule).unwrap();
         assert!(!ip("rule show").contains("900:"));
-        let v6 =
+        let v6_rule =
             Rule { v6: true, from: None, input: None, mark: None, target: RuleTarget::Unreachable, ..rule };
-        writer.rule(Operation::Add, &v6).unwrap();
+        writer.rule(Operation::Add, &v6_rule).unwrap();
         assert!(ip("-6 rule show").contains("900:\tfrom all unreachable"));
+        for (v6, show) in [(false, "mrule show"), (true, "-6 mrule show")] {
+            let target = RuleTarget::Table(1000);
+            let of = Rule { v6, multicast: true, input: Some("eth0".to_owned()), target, ..v6_rule.clone() };
+            // A kernel may be made without them.
+            if writer.rule(Operation::Add, &of).is_ok() {
+                assert!(ip(show).contains("900:\tfrom all iif eth0 lookup 1000"), "{}", ip(show));
+                writer.rule(Operation::Delete, &of).unwrap();
+                assert!(!ip(show).contains("900:"));
+            } else {
+                eprintln!("skipped: no rules of multicast routes in this kernel");
+            }
+        }
 
         let error =
             writer.set_link(a, &LinkSettings { mtu: Some(1), ..LinkSettings::default() }).unwrap_err();

@@ -5,7 +5,7 @@ use linerate_pipeline::nodes::{EthInput, EthInputExit, Output};
 use linerate_pipeline::{DropReason, Graph, GraphBuilder, Packet};
 use linerate_tables::fib::Lookup;
 
-use crate::acl::AclLog;
+use crate::acl::{AclLog, Filter};
 use crate::multicast::family::{Ip4, Ip6};
 use crate::multicast::node::{MulticastExit, MulticastNode};
 use crate::nodes::arp::{Arp, ArpExit};
@@ -220,13 +220,18 @@ where
             MulticastExit::LinkLocalSource => DropReason::Ip6LinkLocalScope.into(),
             MulticastExit::MemberLimit => DropReason::MulticastMemberLimit.into(),
             MulticastExit::NoHeadroom => DropReason::NoHeadroom.into(),
+            MulticastExit::AclDenied => DropReason::AclOutDenied.into(),
+            MulticastExit::AclRejected => DropReason::AclRejected.into(),
+            MulticastExit::AclUndetermined => DropReason::AclUndetermined.into(),
         }
     };
     let cut = || Ip4Fragment::new(plane.next_hops.clone());
     let join4 = multicast(DropReason::Ip4MulticastUnrouted, DropReason::Ip4BadSource);
-    g.define(ip4_multicast, MulticastNode::<P, Ip4>::new(&plane.multicast, cut()), join4);
+    let lists4 = Filter::new(acls(), acl_log.clone());
+    g.define(ip4_multicast, MulticastNode::<P, Ip4>::new(&plane.multicast, cut(), lists4), join4);
     let join6 = multicast(DropReason::Ip6MulticastUnrouted, DropReason::Ip6BadSource);
-    g.define(ip6_multicast, MulticastNode::<P, Ip6>::new(&plane.multicast, cut()), join6);
+    let lists6 = Filter::new(acls(), acl_log.clone());
+    g.define(ip6_multicast, MulticastNode::<P, Ip6>::new(&plane.multicast, cut(), lists6), join6);
     g.define(local, Local::new(interfaces(), has_host), |exit| match exit {
         LocalExit::Reply4 => ip4_lookup.into(),
         LocalExit::Reply6 => ip6_lookup.into(),

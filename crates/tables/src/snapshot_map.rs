@@ -23,7 +23,7 @@ impl MapKey for u64 {
     }
 }
 
-impl MapKey for [u64; 4] {
+impl<const N: usize> MapKey for [u64; N] {
     #[inline]
     fn hash(&self, seed: u64) -> u64 {
         self.iter().fold(seed, |hash, word| mix(*word, hash))

@@ -23,7 +23,8 @@ pub(super) fn read(
     for section in sections {
         let (at, key) = (section.at, section.key.clone());
         let Some(route) = one(section, source, net) else { continue };
-        let stream = MrouteKey { group: route.group, source: route.source };
+        let vrf = net.vrf_of(&route.input);
+        let stream = MrouteKey { vrf, group: route.group, source: route.source };
         if let Some(first) = seen.insert(stream, at) {
             let line = source.line(first);
             source.problem(at, key, format!("{stream} again, after line {line}: expected each once"));
@@ -46,7 +47,7 @@ fn one(mut s: Section<'_>, source: &Source<'_>, net: &Network<'_>) -> Option<Mul
         Some(sender) => Some(sender?.value),
         None => None,
     };
-    if let Err(error) = (MrouteKey { group: group.value, source: sender }).check() {
+    if let Err(error) = (MrouteKey { vrf: 0, group: group.value, source: sender }).check() {
         group.problem(source, error.to_string());
         return None;
     }

@@ -1,9 +1,10 @@
 //! Multicast routes as messages of the API: indices become names.
 
+use linerate_pipeline::VRF_DEFAULT;
 use linerate_router::{MrouteView, Router};
 use linerate_tables::fib::Fib as Table;
 
-use super::router::{interface, name};
+use super::router::{interface, name, vrf, vrf_name};
 use crate::dataplane::Refused;
 use crate::show::multicast::{MAX_ROUTES, MulticastOutput, MulticastQuery, MulticastRoute, MulticastRoutes};
 
@@ -14,8 +15,10 @@ pub(super) fn routes<F4: Table<u32>, F6: Table<u128>>(
     now: u64,
 ) -> Result<MulticastRoutes, Refused> {
     let by = query.interface.as_deref().map(|name| interface(router, name)).transpose()?;
+    let of = query.vrf.as_deref().map(|name| vrf(router, name)).transpose()?;
     let wanted = |v: &MrouteView| {
-        query.group.is_none_or(|g| v.key.group == g)
+        of.is_none_or(|vrf| v.key.vrf == vrf)
+            && query.group.is_none_or(|g| v.key.group == g)
             && query.source.is_none_or(|s| v.key.source == Some(s))
             && by.is_none_or(|i| v.route.input == i || v.route.outputs.iter().any(|o| o.interface == i))
     };
@@ -34,6 +37,7 @@ fn route<F4: Table<u32>, F6: Table<u128>>(
         ttl_threshold: o.threshold,
     };
     MulticastRoute {
+        vrf: (v.key.vrf != VRF_DEFAULT).then(|| vrf_name(router, v.key.vrf)),
         source: v.key.source,
         group: v.key.group,
         origin: v.origin.name().into(),

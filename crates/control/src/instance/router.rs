@@ -184,7 +184,10 @@ pub(super) fn vrfs<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>) -> 
     router.vrfs().filter_map(view).collect()
 }
 
-fn vrf<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, wanted: &str) -> Result<VrfId, Refused> {
+pub(super) fn vrf<F4: Table<u32>, F6: Table<u128>>(
+    router: &Router<F4, F6>,
+    wanted: &str,
+) -> Result<VrfId, Refused> {
     router.vrfs().find(|(_, name)| *name == wanted).map(|(vrf, _)| vrf).ok_or_else(|| {
         let names: Vec<&str> = router.vrfs().map(|(_, name)| name).collect();
         let names = names.join(", ");
@@ -192,7 +195,7 @@ fn vrf<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, wanted: &str) -
     })
 }
 
-fn vrf_name<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, vrf: VrfId) -> String {
+pub(super) fn vrf_name<F4: Table<u32>, F6: Table<u128>>(router: &Router<F4, F6>, vrf: VrfId) -> String {
     let found = router.vrfs().find(|(v, _)| *v == vrf);
     found.map_or_else(|| vrf.to_string(), |(_, name)| name.to_owned())
 }

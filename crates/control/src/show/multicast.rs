@@ -15,6 +15,9 @@ pub const MAX_ROUTES: usize = 10_000;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MulticastQuery {
+    /// Only routes of the VRF of this name.
+    #[serde(default)]
+    pub vrf: Option<String>,
     /// Only routes for this group.
     #[serde(default)]
     pub group: Option<IpAddr>,
@@ -38,6 +41,9 @@ pub struct MulticastRoutes {
 /// A multicast route.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MulticastRoute {
+    /// The VRF of its input, where that is not the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vrf: Option<String>,
     /// The sender; absent: all.
     pub source: Option<IpAddr>,
     /// The group.
@@ -73,6 +79,7 @@ impl MulticastQuery {
     /// The path to ask for.
     pub fn to_path(&self) -> String {
         let mut parts = Vec::new();
+        parts.extend(self.vrf.as_ref().map(|v| format!("vrf={}", escape(v))));
         parts.extend(self.group.map(|g| format!("group={g}")));
         parts.extend(self.source.map(|s| format!("source={s}")));
         parts.extend(self.interface.as_ref().map(|i| format!("interface={}", escape(i))));
@@ -95,7 +102,10 @@ impl Text for MulticastRoutes {
             "bytes",
             "wrong if",
         ];
-        let mut t = Table::new(&headings);
+        // Most routers have one VRF only.
+        let has_vrfs = self.routes.iter().any(|r| r.vrf.is_some());
+        let vrf = has_vrfs.then_some("<vrf");
+        let mut t = Table::new(&vrf.into_iter().chain(headings).collect::<Vec<_>>());
         for r in &self.routes {
             let mut outputs: Vec<(String, String)> =
                 r.outputs.iter().map(|o| (o.interface.clone(), o.ttl_threshold.to_string())).collect();
@@ -106,6 +116,7 @@ impl Text for MulticastRoutes {
                 outputs.push(("none".into(), String::new()));
             }
             let last_used = r.idle_seconds.map_or("never".into(), |s| format!("{s} s"));
+            let vrf = has_vrfs.then(|| r.vrf.clone().unwrap_or_else(|| "default".into()));
             let head = [
                 r.source.map_or("*".into(), |s| s.to_string()),
                 r.group.to_string(),
@@ -116,7 +127,8 @@ impl Text for MulticastRoutes {
             for (i, (interface, ttl)) in outputs.into_iter().enumerate() {
                 // What belongs to the route stands in its first line.
                 let first = |cell: &String| if i == 0 { cell.clone() } else { String::new() };
-                let cells = head.iter().map(first).chain([interface, ttl]).chain(tail.iter().map(first));
+                let cells =
+                    vrf.iter().chain(&head).map(first).chain([interface, ttl]).chain(tail.iter().map(first));
                 t.row(cells);
             }
         }

@@ -4,6 +4,10 @@
 //! nothing goes out twice, [`Forwarded`] names the streams that the data plane forwards: of these the kernel gets samples
 //! only, and its copies are discarded. A stream that comes to the kernel by an interface that is none of the router's (the
 //! register tunnel of a rendezvous point) is the kernel's to forward.
+//!
+//! The kernel has several multicast tables, as it has several of unicast: those of VRFs have their numbers, and the one that is
+//! there without anybody asking is the default VRF's. A route forwards what comes in by interfaces of its own VRF, and to those;
+//! what leads elsewhere stays the kernel's. Tables that are no VRF's are nobody's business here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -11,7 +15,7 @@ use std::sync::PoisonError;
 
 use linerate_linux::netlink::{MonitorEvent, Section};
 use linerate_linux::route::{Change, Event, MulticastRoute};
-use linerate_pipeline::IfIndex;
+use linerate_pipeline::{IfIndex, VRF_DEFAULT, VrfId};
 use linerate_router::{Mroute, MrouteKey, MrouteOutput};
 
 use super::packets::Forwarded;
@@ -19,12 +23,18 @@ use super::packets::Forwarded;
 /// What the kernel knows an entry by.
 type Key = (bool, u32, Option<IpAddr>, Option<IpAddr>);
 
+/// The multicast tables that are there without VRFs: `default` of IPv4, `main` of IPv6.
+const UNASKED: [u32; 2] = [253, 254];
+
 /// The kernel's multicast routes.
 pub(super) struct Groups {
+    /// VRFs by their table in Linux.
+    vrfs: HashMap<u32, VrfId>,
     entries: BTreeMap<Key, MulticastRoute>,
     /// What a listing under way has not named yet.
     stale: BTreeSet<Key>,
-    interfaces: HashMap<u32, IfIndex>,
+    /// By their index in Linux, each with its VRF.
+    interfaces: HashMap<u32, (IfIndex, VrfId)>,
     /// Entries whose route in the router is not what it should be.
     dirty: BTreeSet<Key>,
     forwarded: Forwarded,
@@ -34,8 +44,9 @@ pub(super) struct Groups {
 pub(super) type GroupChange = (MrouteKey, Option<Mroute>);
 
 impl Groups {
-    pub(super) fn new(forwarded: Forwarded) -> Self {
+    pub(super) fn new(vrfs: HashMap<u32, VrfId>, forwarded: Forwarded) -> Self {
         Groups {
+            vrfs,
             entries: BTreeMap::new(),
             stale: BTreeSet::new(),
             interfaces: HashMap::new(),
@@ -44,8 +55,8 @@ impl Groups {
         }
     }
 
-    /// Which interfaces there are, by their index in Linux.
-    pub(super) fn set_interfaces(&mut self, interfaces: HashMap<u32, IfIndex>) {
+    /// Which interfaces there are, by their index in Linux, each with its VRF.
+    pub(super) fn set_interfaces(&mut self, interfaces: HashMap<u32, (IfIndex, VrfId)>) {
         if interfaces != self.interfaces {
             self.interfaces = interfaces;
             self.dirty.extend(self.entries.keys().copied());
@@ -93,27 +104,32 @@ impl Groups {
         let dirty = std::mem::take(&mut self.dirty);
         let mut forwarded = self.forwarded.lock().unwrap_or_else(PoisonError::into_inner);
         let change = |key: Key| {
-            let (_, _, source, group) = key;
-            let group = group?;
-            let route = self.entries.get(&key).and_then(|route| self.translate(route));
+            let (_, table, source, group) = key;
+            let (vrf, group) = (self.vrf_of(table)?, group?);
+            let route = self.entries.get(&key).and_then(|route| self.translate(vrf, route));
             if let Some(source) = source {
                 match route {
-                    Some(_) => forwarded.insert((source, group)),
-                    None => forwarded.remove(&(source, group)),
+                    Some(_) => forwarded.insert((vrf, source, group)),
+                    None => forwarded.remove(&(vrf, source, group)),
                 };
             }
-            let key = MrouteKey { group, source };
+            let key = MrouteKey { vrf, group, source };
             key.check().is_ok().then_some((key, route))
         };
         dirty.into_iter().filter_map(change).collect()
     }
 
+    fn vrf_of(&self, table: u32) -> Option<VrfId> {
+        let found = self.vrfs.get(&table).copied();
+        found.or_else(|| UNASKED.contains(&table).then_some(VRF_DEFAULT))
+    }
+
     /// `None`: the data plane has nothing to do with such a stream.
-    fn translate(&self, route: &MulticastRoute) -> Option<Mroute> {
-        let input = *self.interfaces.get(&route.input?)?;
+    fn translate(&self, vrf: VrfId, route: &MulticastRoute) -> Option<Mroute> {
+        let here = |index: u32| self.interfaces.get(&index).filter(|(_, of)| *of == vrf).map(|(i, _)| *i);
+        let input = here(route.input?)?;
         let output = |(index, threshold): &(u32, u8)| {
-            let interface = *self.interfaces.get(index)?;
-            Some(MrouteOutput { interface, threshold: *threshold })
+            Some(MrouteOutput { interface: here(*index)?, threshold: *threshold })
         };
         let outputs: Vec<MrouteOutput> = route.outputs.iter().filter_map(output).collect();
         Some(Mroute { input, to_host: outputs.len() < route.outputs.len(), outputs })
@@ -125,11 +141,15 @@ mod tests {
     use super::*;
 
     fn event(change: Change, input: Option<u32>, outputs: &[(u32, u8)]) -> MonitorEvent {
+        in_table(253, change, input, outputs)
+    }
+
+    fn in_table(table: u32, change: Change, input: Option<u32>, outputs: &[(u32, u8)]) -> MonitorEvent {
         MonitorEvent::Event(Event::Multicast(
             change,
             MulticastRoute {
                 v6: false,
-                table: 254,
+                table,
                 source: Some("10.0.0.9".parse().unwrap()),
                 group: Some("239.1.1.1".parse().unwrap()),
                 input,
@@ -141,8 +161,8 @@ mod tests {
     #[test]
     fn streams_between_taps_are_the_data_planes() {
         let forwarded = Forwarded::default();
-        let mut g = Groups::new(forwarded.clone());
-        g.set_interfaces([(10, 0), (11, 1), (12, 2)].into());
+        let mut g = Groups::new([(254, 0)].into(), forwarded.clone());
+        g.set_interfaces([(10, (0, 0)), (11, (1, 0)), (12, (2, 0))].into());
         let said = |g: &mut Groups| {
             let all = g.changes();
             all.into_iter().map(|(_, r)| r.map(|r| (r.input, r.outputs.len(), r.to_host))).collect::<Vec<_>>()
@@ -160,10 +180,38 @@ mod tests {
         assert_eq!(said(&mut g), [None]);
         assert!(forwarded.lock().unwrap().is_empty(), "decapsulated by Linux, forwarded by Linux");
         g.apply(&event(Change::Replace, Some(10), &[(11, 1)]));
-        g.set_interfaces([(10, 0)].into());
+        g.set_interfaces([(10, (0, 0))].into());
         assert_eq!(said(&mut g), [Some((0, 0, true))]);
         g.apply(&MonitorEvent::Begin(Section::MulticastV4));
         g.apply(&MonitorEvent::End(Section::MulticastV4));
         assert_eq!(said(&mut g), [None]);
+    }
+
+    #[test]
+    fn each_table_is_its_vrfs() {
+        let forwarded = Forwarded::default();
+        let mut g = Groups::new([(254, 0), (100, 1)].into(), forwarded.clone());
+        g.set_interfaces([(10, (0, 0)), (11, (1, 0)), (20, (2, 1)), (21, (3, 1))].into());
+        let said = |g: &mut Groups| {
+            let all = g.changes().into_iter();
+            all.map(|(k, r)| (k.vrf, r.map(|r| (r.input, r.outputs.len(), r.to_host)))).collect::<Vec<_>>()
+        };
+        // The same stream in two VRFs.
+        g.apply(&event(Change::Add, Some(10), &[(11, 1)]));
+        g.apply(&in_table(100, Change::Add, Some(20), &[(21, 1)]));
+        assert_eq!(said(&mut g), [(1, Some((2, 1, false))), (0, Some((0, 1, false)))]);
+        let flow = |vrf| (vrf, "10.0.0.9".parse().unwrap(), "239.1.1.1".parse().unwrap());
+        assert_eq!(*forwarded.lock().unwrap(), [flow(0), flow(1)].into());
+        // By an interface of another VRF: Linux does that itself, as it does it with outputs that are elsewhere.
+        g.apply(&in_table(100, Change::Replace, Some(10), &[(21, 1)]));
+        assert_eq!(said(&mut g), [(1, None)]);
+        assert_eq!(*forwarded.lock().unwrap(), [flow(0)].into());
+        g.apply(&in_table(100, Change::Replace, Some(20), &[(21, 1), (11, 1)]));
+        assert_eq!(said(&mut g), [(1, Some((2, 1, true)))]);
+        // The tap is another VRF's now.
+        g.set_interfaces([(10, (0, 0)), (11, (1, 0)), (20, (2, 0)), (21, (3, 1))].into());
+        assert_eq!(said(&mut g), [(1, None), (0, Some((0, 1, false)))]);
+        g.apply(&in_table(7, Change::Add, Some(10), &[(11, 1)]));
+        assert_eq!(said(&mut g), [], "no VRF's table");
     }
 }

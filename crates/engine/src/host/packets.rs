@@ -12,7 +12,7 @@ use linerate_dpdk::{Mbuf, Pool, WorkerThread, register_worker_thread};
 use linerate_linux::tap::{Sent, Tap, TapError};
 use linerate_linux::taps::TapSet;
 use linerate_pipeline::interface::InterfaceTable;
-use linerate_pipeline::{Batch, IfIndex, Packet, PortId};
+use linerate_pipeline::{Batch, IfIndex, Packet, PortId, VrfId};
 use linerate_router::plane::Adjacency;
 use linerate_wire::ip4::Ip4Header;
 use linerate_wire::ip6::Ip6Header;
@@ -47,6 +47,7 @@ pub struct TapCounters {
 /// What the thread has to know of an interface.
 struct Line {
     port: PortId,
+    vrf: VrfId,
     /// VLAN tags of its frames, as they stand behind the MAC addresses.
     tags: Vec<u8>,
     counters: Arc<TapCounters>,
@@ -122,7 +123,7 @@ fn lines(interfaces: &InterfaceTable, counters: &[Arc<TapCounters>]) -> Vec<Opti
         let header = Adjacency::new(index, interface, None);
         let tags = header.header.get(12..usize::from(header.header_len) - 2).unwrap_or_default().to_vec();
         let counters = counters.get(at).cloned().unwrap_or_default();
-        lines[at] = Some(Line { port: interface.port, tags, counters });
+        lines[at] = Some(Line { port: interface.port, vrf: interface.vrf, tags, counters });
     }
     lines
 }
@@ -217,7 +218,8 @@ impl Pump {
             match tap.receive(&mut self.buffer) {
                 Ok(Some(n)) => {
                     let frame = self.buffer.get(..n).unwrap_or_default();
-                    let forwarded = frame.get(12..).is_some_and(|r| is_forwarded(&self.setup.forwarded, r));
+                    let forwarded = &self.setup.forwarded;
+                    let forwarded = frame.get(12..).is_some_and(|r| is_forwarded(forwarded, line.vrf, r));
                     match packet(self.setup.pool, frame, line).filter(|_| !forwarded) {
                         Some(packet) => batch.push(packet),
                         None => lost += 1,
@@ -270,14 +272,14 @@ fn fill(packet: &mut Mbuf, parts: &mut [&[u8]; 3]) -> Option<()> {
     Some(())
 }
 
-/// Flows by source and group that the data plane forwards by routes of Linux.
-pub(super) type Forwarded = Arc<Mutex<HashSet<(IpAddr, IpAddr)>>>;
+/// Flows by VRF, source and group that the data plane forwards by routes of Linux.
+pub(super) type Forwarded = Arc<Mutex<HashSet<(VrfId, IpAddr, IpAddr)>>>;
 
 /// Whether this is a multicast packet that Linux forwards and the data plane has forwarded already: of these flows Linux
 /// gets samples only, so that its counters and daemons know that the source is alive.
-fn is_forwarded(forwarded: &Forwarded, rest: &[u8]) -> bool {
-    let Some(flow) = multicast_flow(rest) else { return false };
-    forwarded.lock().unwrap_or_else(PoisonError::into_inner).contains(&flow)
+fn is_forwarded(forwarded: &Forwarded, vrf: VrfId, rest: &[u8]) -> bool {
+    let Some((source, group)) = multicast_flow(rest) else { return false };
+    forwarded.lock().unwrap_or_else(PoisonError::into_inner).contains(&(vrf, source, group))
 }
 
 /// Source and group of a multicast packet, from its ethertype on.

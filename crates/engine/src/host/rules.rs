@@ -2,7 +2,8 @@
 //!
 //! Linux looks routes up in its table `main` unless a rule says otherwise, and puts connected routes there. For interfaces
 //! whose routes are in another table, what comes in or goes out by the tap, and what is sent from its addresses, is led to
-//! that table; nothing else of the system's routing is touched.
+//! that table; nothing else of the system's routing is touched. Multicast routes have rules of their own, which lead to the table
+//! of the same number: that of a daemon that asks for it (`MRT_TABLE`). Where nobody does, the kernel asks the next rule.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,7 +11,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use linerate_linux::netlink::{Operation, Rule, RuleTarget, Writer};
 use linerate_linux::route::{NextHop, Protocol, Route, RouteKind, Scope};
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// Linux's table `main`, which needs no rules.
 pub(super) const MAIN: u32 = 254;
@@ -37,10 +38,17 @@ enum Asks {
     From(IpAddr),
 }
 
+/// Whose rule it is: the kernel has four lists of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Of {
+    v6: bool,
+    multicast: bool,
+}
+
 /// The rules and routes that are in place.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    rules: BTreeSet<(Asks, bool, u32)>,
+    rules: BTreeSet<(Asks, Of, u32)>,
     /// Table, prefix, tap, and the router's own address there.
     connected: BTreeSet<(u32, IpNet, u32, IpAddr)>,
 }
@@ -50,14 +58,15 @@ impl Tables {
     pub(super) fn follow<'a>(&mut self, writer: &mut Writer, members: impl Iterator<Item = Member<'a>>) {
         let (mut rules, mut connected) = (BTreeSet::new(), BTreeSet::new());
         for m in members.filter(|m| m.table != MAIN) {
-            for v6 in [false, true] {
-                rules.insert((Asks::Input(m.name.into()), v6, m.table));
-                rules.insert((Asks::Output(m.name.into()), v6, m.table));
+            for (v6, multicast) in [(false, false), (false, true), (true, false), (true, true)] {
+                rules.insert((Asks::Input(m.name.into()), Of { v6, multicast }, m.table));
+                rules.insert((Asks::Output(m.name.into()), Of { v6, multicast }, m.table));
             }
             for a in m.addresses {
                 let link_local = matches!(a.addr(), IpAddr::V6(a) if a.is_unicast_link_local());
                 if !link_local {
-                    rules.insert((Asks::From(a.addr()), a.addr().is_ipv6(), m.table));
+                    let of = Of { v6: a.addr().is_ipv6(), multicast: false };
+                    rules.insert((Asks::From(a.addr()), of, m.table));
                 }
                 if a.prefix_len() < a.max_prefix_len() {
                     connected.insert((m.table, a.trunc(), m.tap, a.addr()));
@@ -97,9 +106,10 @@ impl Tables {
     }
 }
 
-fn set_rule(writer: &mut Writer, operation: Operation, (asks, v6, table): &(Asks, bool, u32)) {
+fn set_rule(writer: &mut Writer, operation: Operation, (asks, of, table): &(Asks, Of, u32)) {
     let mut rule = Rule {
-        v6: *v6,
+        v6: of.v6,
+        multicast: of.multicast,
         priority: PRIORITY,
         from: None,
         to: None,
@@ -114,6 +124,8 @@ fn set_rule(writer: &mut Writer, operation: Operation, (asks, v6, table): &(Asks
         Asks::From(address) => rule.from = Some((*address).into()),
     }
     match writer.rule(operation, &rule) {
+        // A kernel may have but one multicast table.
+        Err(error) if of.multicast => debug!("multicast: {error}"),
         Err(error) if !(operation == Operation::Delete && error.absent()) => warn!("{error}"),
         _ => {}
     }

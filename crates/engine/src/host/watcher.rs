@@ -175,6 +175,7 @@ impl Host {
         let mut host = Host {
             shared,
             spec,
+            groups: Groups::new(vrfs.clone(), forwarded),
             vrfs,
             writer: Writer::open()?,
             tables: Tables::default(),
@@ -182,7 +183,6 @@ impl Host {
             taps,
             kernel: Kernel::default(),
             routes: Routes::new(hold),
-            groups: Groups::new(forwarded),
             changes: Vec::new(),
             statics,
             told: Neighbors::default(),
@@ -242,7 +242,12 @@ impl Host {
     fn use_interfaces(&mut self) {
         let by_tap: HashMap<u32, IfIndex> =
             self.mirrors.iter().filter_map(|(index, m)| Some((m.tap?, *index))).collect();
-        self.groups.set_interfaces(HashMap::clone(&by_tap));
+        let with_vrfs = self.shared.with_router(|half, _| {
+            let table = half.router.interfaces();
+            let of = |(tap, index): (&u32, &IfIndex)| Some((*tap, (*index, table.get(*index)?.vrf)));
+            by_tap.iter().filter_map(of).collect()
+        });
+        self.groups.set_interfaces(with_vrfs.unwrap_or_default());
         self.routes.set_interfaces(by_tap, &mut self.changes);
         self.publish();
         self.publish_groups();

@@ -201,13 +201,7 @@ struct Found {
 /// The desired state in the router's terms: names become indices. `found` tells of a port by its position.
 fn config(desired: &Desired, found: impl Fn(usize) -> Option<Found>) -> Result<RouterConfig, StartError> {
     let index = |name: &str| index_of(desired, name);
-    let vrf = |name: Option<&str>| match name {
-        None | Some(DEFAULT_VRF) => Ok(VRF_DEFAULT),
-        Some(name) => {
-            let at = desired.vrfs.iter().position(|v| v.name == name);
-            at.map(|at| at as VrfId + 1).ok_or_else(|| StartError::NoVrf(name.into()))
-        }
-    };
+    let vrf = |name: Option<&str>| vrf_of(desired, name);
     let mut vrfs: Vec<VrfConfig> = (1..)
         .zip(&desired.vrfs)
         .map(|(vrf, v)| VrfConfig { vrf, name: v.name.clone(), routes: Vec::new() })
@@ -281,25 +275,34 @@ pub(super) fn neighbors(desired: &Desired) -> Result<Vec<StaticNeighbor>, StartE
     desired.neighbors.iter().map(of).collect()
 }
 
+fn vrf_of(desired: &Desired, name: Option<&str>) -> Result<VrfId, StartError> {
+    match name {
+        None | Some(DEFAULT_VRF) => Ok(VRF_DEFAULT),
+        Some(name) => {
+            let at = desired.vrfs.iter().position(|v| v.name == name);
+            at.map(|at| at as VrfId + 1).ok_or_else(|| StartError::NoVrf(name.into()))
+        }
+    }
+}
+
 fn index_of(desired: &Desired, name: &str) -> Result<IfIndex, StartError> {
     let at = desired.interfaces.iter().position(|i| i.name == name);
     at.map(|i| i as IfIndex).ok_or_else(|| StartError::NoInterface(name.into()))
 }
 
-/// The static multicast routes in the router's terms.
+/// The static multicast routes in the router's terms, each in the VRF of its input.
 fn mroutes(desired: &Desired) -> Result<Vec<(MrouteKey, Mroute)>, StartError> {
-    let index = |name: &str| {
-        let at = desired.interfaces.iter().position(|i| i.name == name);
-        at.map(|i| i as IfIndex).ok_or_else(|| StartError::NoInterface(name.into()))
-    };
+    let index = |name: &str| index_of(desired, name);
     let route = |spec: &desired::MulticastRouteSpec| {
         let output = |o: &desired::MulticastOutputSpec| {
             Ok(MrouteOutput { interface: index(&o.interface)?, threshold: o.ttl_threshold })
         };
         let outputs = spec.outputs.iter().map(output).collect::<Result<_, StartError>>()?;
-        let key = MrouteKey { group: spec.group, source: spec.source };
+        let input = index(&spec.input)?;
+        let vrf = desired.interfaces.get(usize::from(input)).and_then(|i| i.vrf.as_deref());
+        let key = MrouteKey { vrf: vrf_of(desired, vrf)?, group: spec.group, source: spec.source };
         key.check()?;
-        Ok((key, Mroute { input: index(&spec.input)?, outputs, to_host: false }))
+        Ok((key, Mroute { input, outputs, to_host: false }))
     };
     desired.multicast_routes.iter().map(route).collect()
 }

@@ -116,7 +116,8 @@ fn group<A: Ip + Table>(bench: &mut Bench, unicast: A, groups: A, len: u8, size:
         let domain = Domain::new();
         let mut router = multicast_router(domain.clone())?;
         let route = |(port, flow): (PortId, Flow<A>)| {
-            (MrouteKey { group: address(flow.destination), source: Some(source::<A>()) }, to_all(port))
+            let (group, source) = (address(flow.destination), Some(source::<A>()));
+            (MrouteKey { vrf: 0, group, source }, to_all(port))
         };
         let flows = (0..2).flat_map(|port| streams(port, n).into_iter().map(move |flow| (port, flow)));
         router.set_static_mroutes(1, flows.map(route).collect())?;

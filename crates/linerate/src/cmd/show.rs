@@ -99,6 +99,10 @@ enum Multicast {
         /// Only routes that come in, or go out, by this interface
         #[arg(long, value_name = "INTERFACE")]
         interface: Option<String>,
+
+        /// Only routes of this VRF
+        #[arg(long, value_name = "VRF")]
+        vrf: Option<String>,
     },
 }
 
@@ -171,8 +175,9 @@ pub(crate) fn run(args: &ShowArgs) -> Result<(), Failure> {
         }
         View::Graph { dot: false } => args.view::<show::Graph>(&client, "/v1/graph"),
         View::Routes(routes) => args.show(|| routes.ask(&client)),
-        View::Multicast(Multicast::Routes { group, source, interface }) => {
-            let query = MulticastQuery { group: *group, source: *source, interface: interface.clone() };
+        View::Multicast(Multicast::Routes { group, source, interface, vrf }) => {
+            let (vrf, interface) = (vrf.clone(), interface.clone());
+            let query = MulticastQuery { vrf, group: *group, source: *source, interface };
             args.view::<show::MulticastRoutes>(&client, &query.to_path())
         }
     }

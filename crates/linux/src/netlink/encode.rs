@@ -16,6 +16,7 @@ use netlink_packet_route::route::{
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 
 use super::writer::{LinkSettings, Rule, RuleTarget};
+use crate::route::wire::{IP6MR, IPMR};
 use crate::route::{Address, Neighbor, NeighborState, NextHop, Route, RouteKind, Scope};
 
 pub(super) fn family(address: IpAddr) -> AddressFamily {
@@ -178,7 +179,12 @@ fn kind(kind: RouteKind) -> u8 {
 
 pub(super) fn rule(rule: &Rule) -> RuleMessage {
     let mut message = RuleMessage::default();
-    message.header.family = if rule.v6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
+    message.header.family = match (rule.v6, rule.multicast) {
+        (false, false) => AddressFamily::Inet,
+        (true, false) => AddressFamily::Inet6,
+        (false, true) => AddressFamily::Other(IPMR),
+        (true, true) => AddressFamily::Other(IP6MR),
+    };
     message.header.dst_len = rule.to.map_or(0, |p| p.prefix_len());
     message.header.src_len = rule.from.map_or(0, |p| p.prefix_len());
     message.header.action = match rule.target {

@@ -63,6 +63,8 @@ pub struct LinkSettings {
 pub struct Rule {
     /// For IPv6; the kernel has rules per family.
     pub v6: bool,
+    /// For multicast routes, of which the kernel has tables and rules of their own.
+    pub multicast: bool,
     /// Its place: lower is asked first.
     pub priority: u32,
     /// Only packets from here.

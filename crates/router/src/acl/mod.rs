@@ -7,7 +7,7 @@
 //! On the regular way the input nodes ask the incoming list once a header is known to be sound, and the lookup nodes the
 //! outgoing list once the interface to leave by is known (`filter.rs`). On the express way both are asked for whole batches
 //! there (`nodes/express/filter.rs`); what is not plainly permitted takes the regular way and is asked about again, which
-//! counts, logs and drops it.
+//! counts, logs and drops it. The multicast nodes ask the outgoing list of each interface that a copy would leave by.
 //!
 //! * Packets for the router itself, multicasts and broadcasts pass the incoming list too. ARP does not: it is not IP.
 //! * What the router itself sends (answers, ICMP errors) is not asked about on its way out, as in IOS.

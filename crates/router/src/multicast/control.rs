@@ -11,7 +11,7 @@ use linerate_tables::snapshot::Publisher;
 use linerate_tables::snapshot_map::MapPublisher;
 
 use super::model::{Mroute, MrouteError, MrouteKey, MrouteOrigin, MrouteView};
-use super::table::{Counters, Egress, Entry, Multicast, stream4, stream6};
+use super::table::{Counters, Egress, Entry, Multicast, Stream4, Stream6, stream4, stream6};
 use crate::router::Router;
 
 /// Shards of the table of each family: with tens of thousands of streams a change copies a handful of keys.
@@ -25,8 +25,8 @@ const SEEDS: (u64, u64) = (0x6d63_6173_7434, 0x6d63_6173_7436);
 #[derive(Debug)]
 pub struct MulticastControl {
     routes: BTreeMap<MrouteKey, Slot>,
-    ip4: MapPublisher<u64, Entry>,
-    ip6: MapPublisher<[u64; 4], Entry>,
+    ip4: MapPublisher<Stream4, Entry>,
+    ip6: MapPublisher<Stream6, Entry>,
     egress: Publisher<Egress>,
 }
 
@@ -71,30 +71,49 @@ impl MulticastControl {
     }
 
     /// Follows the interfaces: copies leave by those that are up. Routes lose outputs whose interface is gone or another
-    /// one now, and go with their input.
+    /// one now, and go with their input. Where an input has another VRF now, configured routes follow it there, and learned
+    /// ones go: who taught them knows nothing of the other VRF.
     pub fn use_interfaces(&mut self, old: &InterfaceTable, new: &InterfaceTable) {
         let is_gone = |(i, interface): &(IfIndex, &linerate_pipeline::Interface)| {
             new.get(*i).is_none_or(|now| now.name != interface.name)
         };
         let gone: Vec<IfIndex> = old.iter().filter(is_gone).map(|(i, _)| i).collect();
+        let has_moved = |(i, interface): &(IfIndex, &linerate_pipeline::Interface)| {
+            new.get(*i).is_some_and(|now| now.name == interface.name && now.vrf != interface.vrf)
+        };
+        let moved: Vec<IfIndex> = old.iter().filter(has_moved).map(|(i, _)| i).collect();
         self.egress.publish(Egress::new(new));
-        if gone.is_empty() {
+        if gone.is_empty() && moved.is_empty() {
             return;
         }
+        let mut follow = Vec::new();
         let keys: Vec<MrouteKey> = self.routes.keys().copied().collect();
         for key in keys {
             for origin in [MrouteOrigin::Static, MrouteOrigin::Learned] {
                 let Some(route) = self.routes.get_mut(&key).and_then(|slot| slot.of(origin).clone()) else {
                     continue;
                 };
-                if gone.contains(&route.input) {
+                let is_gone = gone.contains(&route.input);
+                if is_gone || moved.contains(&route.input) {
                     self.set(key, origin, None);
+                }
+                if is_gone {
+                    continue;
+                }
+                if moved.contains(&route.input) {
+                    if let (MrouteOrigin::Static, Some(input)) = (origin, new.get(route.input)) {
+                        follow.push((MrouteKey { vrf: input.vrf, ..key }, route));
+                    }
                 } else if route.outputs.iter().any(|o| gone.contains(&o.interface)) {
                     let outputs =
                         route.outputs.iter().filter(|o| !gone.contains(&o.interface)).copied().collect();
                     self.set(key, origin, Some(Mroute { outputs, ..route }));
                 }
             }
+        }
+        for (key, mut route) in follow {
+            route.outputs.retain(|o| !gone.contains(&o.interface));
+            self.set(key, MrouteOrigin::Static, Some(route));
         }
     }
 
@@ -110,11 +129,11 @@ impl MulticastControl {
             match (key.source, key.group) {
                 (source, IpAddr::V4(group)) => {
                     let source = if let Some(IpAddr::V4(s)) = source { s.to_bits() } else { 0 };
-                    publish(&mut self.ip4, stream4(source, group.to_bits()), entry);
+                    publish(&mut self.ip4, stream4(key.vrf, source, group.to_bits()), entry);
                 }
                 (source, IpAddr::V6(group)) => {
                     let source = if let Some(IpAddr::V6(s)) = source { s.to_bits() } else { 0 };
-                    publish(&mut self.ip6, stream6(source, group.to_bits()), entry);
+                    publish(&mut self.ip6, stream6(key.vrf, source, group.to_bits()), entry);
                 }
             }
         }

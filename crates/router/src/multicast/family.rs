@@ -9,7 +9,8 @@ use linerate_wire::ip6::{self, Ip6Header};
 use linerate_wire::{Header, Mac, checksum, eth, icmpv6};
 
 use super::node::MulticastExit;
-use super::table::{Entry, Multicast, stream4, stream6};
+use super::table::{Entry, Multicast, Stream4, Stream6, stream4, stream6};
+use crate::acl::{ListOf, PacketKey, Source};
 use crate::nodes::{ip4_input, ip6_input};
 
 /// IGMP (RFC 3376).
@@ -25,12 +26,14 @@ const LOOK: usize = 256;
 
 /// An address family.
 pub(crate) trait Family: Copy + Send + 'static {
-    /// Source and group.
+    /// VRF, source and group.
     type Key: MapKey + Send;
+    /// What access lists of the family ask about.
+    type Address: ListOf + PacketKey + Into<Source> + Send;
     /// Its ethertype.
     const ETHERTYPE: u16;
 
-    /// What a packet is part of, or by which exit it leaves because it is not one to forward. Its header is valid.
+    /// What a packet is part of, in the VRF that it came in by, or by which exit it leaves because it is not one to forward. Its header is valid.
     fn judge<P: Packet>(packet: &P) -> Result<Stream<Self::Key>, MulticastExit>;
     /// The key of the route for all sources of a group.
     fn any_source(key: Self::Key) -> Self::Key;
@@ -49,7 +52,7 @@ pub(crate) trait Family: Copy + Send + 'static {
 /// What a packet is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stream<K> {
-    /// Source and group.
+    /// VRF, source and group.
     pub(crate) key: K,
     /// TTL or hop limit that it came in with.
     pub(crate) ttl: u8,
@@ -64,11 +67,12 @@ pub(crate) struct Ip4;
 pub(crate) struct Ip6;
 
 impl Family for Ip4 {
-    type Key = u64;
+    type Key = Stream4;
+    type Address = u32;
     const ETHERTYPE: u16 = eth::ETHERTYPE_IP4;
 
     #[inline(always)]
-    fn judge<P: Packet>(packet: &P) -> Result<Stream<u64>, MulticastExit> {
+    fn judge<P: Packet>(packet: &P) -> Result<Stream<Stream4>, MulticastExit> {
         let l3 = usize::from(packet.meta().l3);
         let head = packet.head();
         let h = Ip4Header::view_at(head, l3).ok_or(MulticastExit::Control)?;
@@ -85,15 +89,15 @@ impl Family for Ip4 {
         if ip4::is_martian_source(source) {
             return Err(MulticastExit::BadSource);
         }
-        Ok(Stream { key: stream4(source, group), ttl: h.ttl })
+        Ok(Stream { key: stream4(packet.meta().vrf, source, group), ttl: h.ttl })
     }
 
-    fn any_source(key: u64) -> u64 {
-        key & 0xffff_ffff
+    fn any_source([vrf, stream]: Stream4) -> Stream4 {
+        [vrf, stream & 0xffff_ffff]
     }
 
-    fn mac(key: u64) -> Mac {
-        eth::ip4_multicast(key as u32)
+    fn mac([_, stream]: Stream4) -> Mac {
+        eth::ip4_multicast(stream as u32)
     }
 
     #[inline(always)]
@@ -112,17 +116,18 @@ impl Family for Ip4 {
         ip4_input::write_ip4(packet, f)
     }
 
-    fn routes(tables: &Multicast) -> &MapReader<u64, Entry> {
+    fn routes(tables: &Multicast) -> &MapReader<Stream4, Entry> {
         &tables.ip4
     }
 }
 
 impl Family for Ip6 {
-    type Key = [u64; 4];
+    type Key = Stream6;
+    type Address = u128;
     const ETHERTYPE: u16 = eth::ETHERTYPE_IP6;
 
     #[inline(always)]
-    fn judge<P: Packet>(packet: &P) -> Result<Stream<[u64; 4]>, MulticastExit> {
+    fn judge<P: Packet>(packet: &P) -> Result<Stream<Stream6>, MulticastExit> {
         let l3 = usize::from(packet.meta().l3);
         let h = Ip6Header::view_at(packet.head(), l3).ok_or(MulticastExit::Control)?;
         if ip6::multicast_scope(&h.dst) <= 2 || h.next_header == PIM {
@@ -137,16 +142,17 @@ impl Family for Ip6 {
         if ip6::is_unspecified(&h.src) {
             return Err(MulticastExit::BadSource);
         }
-        let key = stream6(u128::from_be_bytes(h.src), u128::from_be_bytes(h.dst));
+        let (source, group) = (u128::from_be_bytes(h.src), u128::from_be_bytes(h.dst));
+        let key = stream6(packet.meta().vrf, source, group);
         Ok(Stream { key, ttl: h.hop_limit })
     }
 
-    fn any_source(key: [u64; 4]) -> [u64; 4] {
-        [0, 0, key[2], key[3]]
+    fn any_source([vrf, _, _, high, low]: Stream6) -> Stream6 {
+        [vrf, 0, 0, high, low]
     }
 
-    fn mac(key: [u64; 4]) -> Mac {
-        let group = u128::from(key[2]) << 64 | u128::from(key[3]);
+    fn mac([_, _, _, high, low]: Stream6) -> Mac {
+        let group = u128::from(high) << 64 | u128::from(low);
         eth::ip6_multicast(group.to_be_bytes())
     }
 
@@ -165,7 +171,7 @@ impl Family for Ip6 {
         ip6_input::write_ip6(packet, f)
     }
 
-    fn routes(tables: &Multicast) -> &MapReader<[u64; 4], Entry> {
+    fn routes(tables: &Multicast) -> &MapReader<Stream6, Entry> {
         &tables.ip6
     }
 }
@@ -247,12 +253,15 @@ mod tests {
     #[test]
     fn groups_have_their_link_layer_addresses() {
         assert_eq!(
-            Ip4::mac(stream4(1, 0xe881_0203)),
+            Ip4::mac(stream4(3, 1, 0xe881_0203)),
             [1, 0, 0x5e, 1, 2, 3],
             "the 24th bit is not among them"
         );
-        assert_eq!(Ip6::mac(stream6(1, 0xff3e << 112 | 0x8899_aabb)), [0x33, 0x33, 0x88, 0x99, 0xaa, 0xbb]);
-        assert_eq!(Ip4::any_source(stream4(9, 7)), stream4(0, 7));
-        assert_eq!(Ip6::any_source(stream6(9 << 70, 7 << 65 | 1)), stream6(0, 7 << 65 | 1));
+        assert_eq!(
+            Ip6::mac(stream6(3, 1, 0xff3e << 112 | 0x8899_aabb)),
+            [0x33, 0x33, 0x88, 0x99, 0xaa, 0xbb]
+        );
+        assert_eq!(Ip4::any_source(stream4(3, 9, 7)), stream4(3, 0, 7));
+        assert_eq!(Ip6::any_source(stream6(3, 9 << 70, 7 << 65 | 1)), stream6(3, 0, 7 << 65 | 1));
     }
 }

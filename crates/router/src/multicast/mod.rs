@@ -15,7 +15,7 @@
 //! * [`model`]: routes as control sees them. [`control`]: the methods of [`Router`](crate::Router) for them.
 //! * [`table`]: entries and templates as workers see them.
 //! * `node.rs`: the packet node, for both families; `family.rs` has what differs between them, `way.rs` what becomes of
-//!   packets whose route is known.
+//!   packets whose route is known, `lists.rs` which of its copies the outgoing access lists refuse.
 //!
 //! Sources: RFC 1112 (IPv4 multicast), RFC 2464 7 (IPv6 over Ethernet), RFC 4291 2.7 (scopes), RFC 4443 2.4 e (Packet Too
 //! Big), RFC 5771 4 (224.0.0.0/24), RFC 7761 4.2 (forwarding rules of PIM-SM), RFC 2113 and 2711 (router alert).
@@ -24,6 +24,7 @@ pub mod control;
 mod copies;
 pub(crate) mod family;
 mod first;
+pub(crate) mod lists;
 pub mod model;
 pub(crate) mod node;
 pub mod table;

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use linerate_pipeline::{IfIndex, InterfaceTable};
+use linerate_pipeline::{IfIndex, InterfaceTable, VRF_DEFAULT, VrfId};
 
-/// What a multicast route is for: a group, and one source or all.
+/// What a multicast route is for: a group, and one source or all, of what comes in by interfaces of one VRF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MrouteKey {
+    /// The VRF of the interfaces that packets come in by.
+    pub vrf: VrfId,
     /// The group.
     pub group: IpAddr,
     /// The sender; `None`: any that has no route of its own for the group.
@@ -99,13 +101,27 @@ pub enum MrouteError {
         /// The index.
         interface: IfIndex,
     },
+    /// The input is in another VRF than the route.
+    #[error("multicast route {key}: its input is the interface \"{interface}\", which is in VRF {vrf}")]
+    OtherVrf {
+        /// The route.
+        key: MrouteKey,
+        /// The input's name.
+        interface: String,
+        /// The VRF of the input.
+        vrf: VrfId,
+    },
 }
 
 impl fmt::Display for MrouteKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.source {
-            Some(source) => write!(f, "({source}, {})", self.group),
-            None => write!(f, "(*, {})", self.group),
+            Some(source) => write!(f, "({source}, {})", self.group)?,
+            None => write!(f, "(*, {})", self.group)?,
+        }
+        match self.vrf {
+            VRF_DEFAULT => Ok(()),
+            vrf => write!(f, " of VRF {vrf}"),
         }
     }
 }
@@ -139,11 +155,14 @@ impl MrouteKey {
 }
 
 impl Mroute {
-    /// Whether all its interfaces exist.
+    /// Whether all its interfaces exist, the input in the VRF of the route. Outputs may be in any.
     pub(super) fn check(&self, key: MrouteKey, table: &InterfaceTable) -> Result<(), MrouteError> {
         let mut all = std::iter::once(self.input).chain(self.outputs.iter().map(|o| o.interface));
-        match all.find(|i| table.get(*i).is_none()) {
-            Some(interface) => Err(MrouteError::NoInterface { key, interface }),
+        if let Some(interface) = all.find(|i| table.get(*i).is_none()) {
+            return Err(MrouteError::NoInterface { key, interface });
+        }
+        match table.get(self.input).filter(|i| i.vrf != key.vrf) {
+            Some(i) => Err(MrouteError::OtherVrf { key, interface: i.name.clone(), vrf: i.vrf }),
             None => Ok(()),
         }
     }
@@ -163,6 +182,7 @@ mod tests {
     #[test]
     fn keys_that_nobody_forwards_are_refused_with_a_sentence() {
         let key = |source: &str, group: &str| MrouteKey {
+            vrf: 0,
             group: group.parse().unwrap(),
             source: (source != "*").then(|| source.parse().unwrap()),
         };
@@ -191,6 +211,7 @@ mod tests {
         }
         assert_eq!(key("10.0.0.1", "232.1.1.1").to_string(), "(10.0.0.1, 232.1.1.1)");
         assert_eq!(key("*", "ff05::2").to_string(), "(*, ff05::2)");
+        assert_eq!(MrouteKey { vrf: 7, ..key("*", "ff05::2") }.to_string(), "(*, ff05::2) of VRF 7");
     }
 
     #[test]

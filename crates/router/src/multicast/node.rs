@@ -15,8 +15,10 @@ use linerate_wire::vlan::PRIORITY_MASK;
 
 use super::family::{Family, Stream};
 use super::first::FirstPackets;
+use super::lists::{Lists, Refusals};
 use super::table::{Egress, Entry, Multicast};
 use super::way::Way;
+use crate::acl::Filter;
 use crate::nodes::ErrorLimit;
 use crate::nodes::ip4_fragment::Ip4Fragment;
 
@@ -56,6 +58,13 @@ linerate_pipeline::exits! {
         MemberLimit,
         /// No room for the Ethernet header.
         NoHeadroom,
+        // Lost because no output's access list lets it out.
+        /// Denied.
+        AclDenied,
+        /// Rejected; nobody is told, for multicasts get no such error (RFC 1122 3.2.2, RFC 4443 2.4 e).
+        AclRejected,
+        /// It hides what a list asks about.
+        AclUndetermined,
     }
 }
 
@@ -66,24 +75,26 @@ const FIRST_PER_SECOND: u32 = 1000;
 const MEMBER_PER_SECOND: u32 = 20_000;
 
 /// Forwards the multicast packets of one family.
-pub(crate) struct MulticastNode<P, F> {
+pub(crate) struct MulticastNode<P, F: Family> {
     tables: Multicast,
     egress: Snapshot<Egress>,
     first: FirstPackets,
     members: ErrorLimit,
     cut: Ip4Fragment<P>,
+    lists: Lists<F::Address>,
     family: PhantomData<F>,
 }
 
 impl<P: Packet, F: Family> MulticastNode<P, F> {
-    /// A node that reads these tables. `cut` cuts what is too long for an output.
-    pub(crate) fn new(tables: &Multicast, cut: Ip4Fragment<P>) -> Self {
+    /// A node that reads these tables. `cut` cuts what is too long for an output, `filter` asks outgoing access lists.
+    pub(crate) fn new(tables: &Multicast, cut: Ip4Fragment<P>, filter: Filter<F::Address>) -> Self {
         MulticastNode {
             tables: tables.clone(),
             egress: tables.egress.clone(),
             first: FirstPackets::new(FIRST_PER_SECOND),
             members: ErrorLimit::new(MEMBER_PER_SECOND),
             cut,
+            lists: Lists::new(filter),
             family: PhantomData,
         }
     }
@@ -198,13 +209,18 @@ impl<P: Packet, F: Family> MulticastNode<P, F> {
     fn run(&mut self, cx: &mut Cx<'_, P>, left: &mut Left<'_, '_, P>, run: &mut Run<P, F::Key>) {
         let Some(about) = run.about.take() else { return };
         let run = std::mem::replace(run, Run::new());
-        let MulticastNode { tables, egress, first, members, cut, .. } = self;
+        let MulticastNode { tables, egress, first, members, cut, lists, .. } = self;
         let egress = egress.get();
         // Taken by the first route that is found.
         let mut waiting = Some(run);
         let mut found = |entry: &Entry| {
-            if let Some(run) = waiting.take() {
-                let mut way = Way::<P, F> { about, entry, egress, members, cut, family: PhantomData };
+            if let Some(mut run) = waiting.take() {
+                let refusals = match entry.input == about.rx_if && lists.are_on() {
+                    true => lists.ask::<P, F>(cx.now, entry, egress, &mut run.packets),
+                    false => Refusals::default(),
+                };
+                let mut way =
+                    Way::<P, F> { about, entry, egress, members, cut, refusals, bit: 0, family: PhantomData };
                 way.go(cx, left, run);
             }
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use linerate_pipeline::{IfIndex, InterfaceTable};
+use linerate_pipeline::{IfIndex, InterfaceTable, VrfId};
 use linerate_tables::snapshot::Snapshot;
 use linerate_tables::snapshot_map::MapReader;
 
@@ -21,23 +21,29 @@ pub const WRONG_EVERY: u64 = 1_000_000_000;
 /// The reading half, a part of [`Plane`](crate::Plane).
 #[derive(Clone, Debug)]
 pub struct Multicast {
-    /// By source and group, [`stream4`]; source 0: any.
-    pub(crate) ip4: MapReader<u64, Entry>,
-    /// By source and group, [`stream6`]; source 0: any.
-    pub(crate) ip6: MapReader<[u64; 4], Entry>,
+    /// By VRF, source and group, [`stream4`]; source 0: any.
+    pub(crate) ip4: MapReader<Stream4, Entry>,
+    /// By VRF, source and group, [`stream6`]; source 0: any.
+    pub(crate) ip6: MapReader<Stream6, Entry>,
     pub(crate) egress: Snapshot<Egress>,
 }
 
-/// The key of an IPv4 stream.
+/// What routes of IPv4 are found by.
+pub(crate) type Stream4 = [u64; 2];
+
+/// What routes of IPv6 are found by.
+pub(crate) type Stream6 = [u64; 5];
+
+/// The key of an IPv4 stream in a VRF.
 #[inline(always)]
-pub(crate) fn stream4(source: u32, group: u32) -> u64 {
-    u64::from(source) << 32 | u64::from(group)
+pub(crate) fn stream4(vrf: VrfId, source: u32, group: u32) -> Stream4 {
+    [u64::from(vrf), u64::from(source) << 32 | u64::from(group)]
 }
 
-/// The key of an IPv6 stream.
+/// The key of an IPv6 stream in a VRF.
 #[inline(always)]
-pub(crate) fn stream6(source: u128, group: u128) -> [u64; 4] {
-    [(source >> 64) as u64, source as u64, (group >> 64) as u64, group as u64]
+pub(crate) fn stream6(vrf: VrfId, source: u128, group: u128) -> Stream6 {
+    [u64::from(vrf), (source >> 64) as u64, source as u64, (group >> 64) as u64, group as u64]
 }
 
 /// A multicast route. Replaced as a whole when it changes, its counters excepted.

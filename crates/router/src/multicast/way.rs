@@ -9,6 +9,7 @@ use linerate_wire::{eth, icmpv6, ip6};
 
 use super::copies::copy;
 use super::family::Family;
+use super::lists::{Refusals, Refuse};
 use super::model::MrouteOutput;
 use super::node::{About, Left, MulticastExit, Run, l3_len};
 use super::table::{Egress, Entry, SAMPLE_EVERY, WRONG_EVERY};
@@ -27,6 +28,10 @@ pub(super) struct Way<'a, P, F: Family> {
     pub(super) egress: &'a Egress,
     pub(super) members: &'a ErrorLimit,
     pub(super) cut: &'a mut Ip4Fragment<P>,
+    /// What the outgoing lists say of the run.
+    pub(super) refusals: Refusals<'a>,
+    /// The place in the run, as a bit, of the packet that is being sent; where the lists say the same of all, the first.
+    pub(super) bit: u64,
     pub(super) family: PhantomData<F>,
 }
 
@@ -46,21 +51,40 @@ impl<'a, P: Packet, F: Family> Way<'a, P, F> {
             let sample = copy(cx.alloc, packet, packet.len());
             left.emit(cx, sample, self.about.rx_port, MulticastExit::Sample);
         }
+        self.bit = 1;
         let live = self.outputs().fold((0, u16::MAX), |(n, mtu), (_, a)| (n + 1, mtu.min(a.mtu)));
         let (outputs, mtu) = live;
-        let is_plain = run.ttl > entry.threshold.max(1) && run.longest <= usize::from(mtu);
+        let is_plain = run.ttl > entry.threshold.max(1)
+            && run.longest <= usize::from(mtu)
+            && self.refusals.are_uniform(run.packets.len());
         if outputs > 0 && is_plain && !entry.to_host {
+            self.refused(cx, run.packets.len(), None);
             return self.send(cx, left, &mut run.packets, outputs, |_, _| true);
         }
-        for packet in run.packets {
-            self.one(cx, left, packet, outputs);
+        for (i, packet) in run.packets.into_iter().enumerate() {
+            self.bit = 1 << i;
+            self.one(cx, left, packet);
         }
     }
 
-    /// The outputs that are up.
+    /// The outputs that are up and whose lists let the packet out.
+    #[inline(always)]
     fn outputs(&self) -> impl Iterator<Item = (&'a MrouteOutput, &'a Adjacency)> + use<'a, P, F> {
-        let egress = self.egress;
-        self.entry.outputs.iter().filter_map(move |o| Some((o, egress.get(o.interface)?)))
+        let (egress, refusals, bit) = (self.egress, self.refusals, self.bit);
+        let outputs = self.entry.outputs.iter().enumerate().filter(move |(i, _)| !refusals.has(*i, bit));
+        outputs.filter_map(move |(_, o)| Some((o, egress.get(o.interface)?)))
+    }
+
+    /// Counts the copies that lists refuse of the packet at hand, or of `packets` that they say the same of; all but one of
+    /// them where the packet itself is `the_one` that is lost.
+    fn refused(&self, cx: &Cx<'_, P>, packets: usize, the_one: Option<Refuse>) {
+        for why in Refuse::ALL {
+            let copies = self.refusals.count(why, self.bit) * packets;
+            let copies = copies - usize::from(the_one == Some(why));
+            if copies > 0 {
+                self.lost(cx, why.reason(), copies);
+            }
+        }
     }
 
     /// Packets that came in by another interface than the route's.
@@ -80,7 +104,7 @@ impl<'a, P: Packet, F: Family> Way<'a, P, F> {
 
     /// A packet that needs a closer look: not every output takes it, or the router itself wants it too.
     #[inline(never)]
-    fn one(&mut self, cx: &mut Cx<'_, P>, left: &mut Left<'_, '_, P>, packet: P, outputs: usize) {
+    fn one(&mut self, cx: &mut Cx<'_, P>, left: &mut Left<'_, '_, P>, packet: P) {
         let ttl = F::judge(&packet).map_or(0, |stream| stream.ttl);
         let len = l3_len(&packet);
         let (mut fit, mut long, mut mtu) = (0, 0, u16::MAX);
@@ -95,13 +119,21 @@ impl<'a, P: Packet, F: Family> Way<'a, P, F> {
         if self.entry.to_host {
             if fit + long == 0 {
                 let shown = self.members.allow(cx.now);
+                self.refused(cx, 1, None);
                 return left
                     .leave(packet, if shown { MulticastExit::Member } else { MulticastExit::MemberLimit });
             }
             self.show(cx, left, &packet);
         }
+        if fit + long == 0
+            && let Some(why) = Refuse::ALL.into_iter().find(|why| self.refusals.count(*why, self.bit) > 0)
+        {
+            self.refused(cx, 1, Some(why));
+            return left.leave(packet, why.exit());
+        }
+        self.refused(cx, 1, None);
         match (fit, long) {
-            (0, 0) if outputs == 0 => left.leave(packet, MulticastExit::NoOutput),
+            (0, 0) if self.outputs().next().is_none() => left.leave(packet, MulticastExit::NoOutput),
             (0, 0) => left.leave(packet, MulticastExit::TtlExpired),
             (_, 0) => self.send_fitting(cx, left, packet, ttl, fit),
             _ => self.too_long(cx, left, packet, TooLong { ttl, fit, long, mtu }),

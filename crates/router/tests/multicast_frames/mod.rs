@@ -23,7 +23,8 @@ pub(crate) const OUT: [(PortId, &[u8], usize); 7] = [
 ];
 
 pub(crate) fn key(source: &str, group: &str) -> MrouteKey {
-    MrouteKey { group: group.parse().unwrap(), source: (source != "*").then(|| source.parse().unwrap()) }
+    let source = (source != "*").then(|| source.parse().unwrap());
+    MrouteKey { vrf: 0, group: group.parse().unwrap(), source }
 }
 
 pub(crate) fn to(outputs: &[IfIndex]) -> Mroute {
