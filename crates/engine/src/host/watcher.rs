@@ -456,10 +456,11 @@ impl Host {
     }
 }
 
+/// Changes of routes of one source and one table.
+type Piece = (Source, u32, Vec<(IpNet, Option<Arc<RouteAction>>)>);
+
 /// Takes the next changes that are of one source and one table, at most [`PIECE`]: these the router makes in one go.
-fn next_piece(
-    changes: &mut Peekable<impl Iterator<Item = RouterChange>>,
-) -> Option<(Source, u32, Vec<(IpNet, Option<Arc<RouteAction>>)>)> {
+fn next_piece(changes: &mut Peekable<impl Iterator<Item = RouterChange>>) -> Option<Piece> {
     let (source, table) = changes.peek().map(|c| (c.0, c.1))?;
     let run = std::iter::from_fn(|| changes.next_if(|c| (c.0, c.1) == (source, table)));
     let piece = run.take(PIECE).map(|(_, _, prefix, action)| (prefix, action)).collect();
