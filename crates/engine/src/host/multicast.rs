@@ -3,13 +3,14 @@
 //! The kernel keeps its routes and forwards what it gets; the data plane does the same with everything else. So that
 //! nothing goes out twice, [`Forwarded`] names the streams that the data plane forwards: of these the kernel gets samples
 //! only, and its copies are discarded. A stream that comes to the kernel by an interface that is none of the router's (the
-//! register tunnel of a rendezvous point) is the kernel's to forward.
+//! register tunnel of a rendezvous point) is the kernel's to forward, and so is what programs on this system send: it never
+//! meets the data plane's receive side.
 //!
 //! The kernel has several multicast tables, as it has several of unicast: those of VRFs have their numbers, and the one that is
 //! there without anybody asking is the default VRF's. A route forwards what comes in by interfaces of its own VRF, and to those;
 //! what leads elsewhere stays the kernel's. Tables that are no VRF's are nobody's business here.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::PoisonError;
 
@@ -35,6 +36,8 @@ pub(super) struct Groups {
     stale: BTreeSet<Key>,
     /// By their index in Linux, each with its VRF.
     interfaces: HashMap<u32, (IfIndex, VrfId)>,
+    /// The router's own addresses.
+    own: HashSet<(VrfId, IpAddr)>,
     /// Entries whose route in the router is not what it should be.
     dirty: BTreeSet<Key>,
     forwarded: Forwarded,
@@ -50,6 +53,7 @@ impl Groups {
             entries: BTreeMap::new(),
             stale: BTreeSet::new(),
             interfaces: HashMap::new(),
+            own: HashSet::new(),
             dirty: BTreeSet::new(),
             forwarded,
         }
@@ -59,6 +63,14 @@ impl Groups {
     pub(super) fn set_interfaces(&mut self, interfaces: HashMap<u32, (IfIndex, VrfId)>) {
         if interfaces != self.interfaces {
             self.interfaces = interfaces;
+            self.dirty.extend(self.entries.keys().copied());
+        }
+    }
+
+    /// Which addresses are the router's own.
+    pub(super) fn set_own(&mut self, own: HashSet<(VrfId, IpAddr)>) {
+        if own != self.own {
+            self.own = own;
             self.dirty.extend(self.entries.keys().copied());
         }
     }
@@ -126,6 +138,9 @@ impl Groups {
 
     /// `None`: the data plane has nothing to do with such a stream.
     fn translate(&self, vrf: VrfId, route: &MulticastRoute) -> Option<Mroute> {
+        if route.source.is_some_and(|source| self.own.contains(&(vrf, source))) {
+            return None;
+        }
         let here = |index: u32| self.interfaces.get(&index).filter(|(_, of)| *of == vrf).map(|(i, _)| *i);
         let input = here(route.input?)?;
         let output = |(index, threshold): &(u32, u8)| {
@@ -180,6 +195,12 @@ mod tests {
         assert_eq!(said(&mut g), [None]);
         assert!(forwarded.lock().unwrap().is_empty(), "decapsulated by Linux, forwarded by Linux");
         g.apply(&event(Change::Replace, Some(10), &[(11, 1)]));
+        // A program on this system sends: all copies are Linux's to make, until the address is somebody else's.
+        g.set_own([(0, "10.0.0.9".parse().unwrap())].into());
+        assert_eq!(said(&mut g), [None]);
+        assert!(forwarded.lock().unwrap().is_empty());
+        g.set_own([(1, "10.0.0.9".parse().unwrap())].into());
+        assert_eq!(said(&mut g), [Some((0, 1, false))]);
         g.set_interfaces([(10, (0, 0))].into());
         assert_eq!(said(&mut g), [Some((0, 0, true))]);
         g.apply(&MonitorEvent::Begin(Section::MulticastV4));

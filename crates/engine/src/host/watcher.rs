@@ -248,9 +248,24 @@ impl Host {
             by_tap.iter().filter_map(of).collect()
         });
         self.groups.set_interfaces(with_vrfs.unwrap_or_default());
+        self.use_addresses();
         self.routes.set_interfaces(by_tap, &mut self.changes);
         self.publish();
         self.publish_groups();
+    }
+
+    /// Tells those who must know them the router's own addresses.
+    fn use_addresses(&mut self) {
+        let own = self.shared.with_router(|half, _| {
+            let all = half.router.interfaces().iter();
+            all.flat_map(|(_, i)| {
+                let (ip4, ip6) =
+                    (i.ip4.iter().map(|n| n.addr().into()), i.ip6.iter().map(|n| n.addr().into()));
+                ip4.chain(ip6).map(|address: IpAddr| (i.vrf, address))
+            })
+            .collect()
+        });
+        self.groups.set_own(own.unwrap_or_default());
     }
 
     fn index_of(&self, tap: u32) -> Option<IfIndex> {
@@ -286,6 +301,7 @@ impl Host {
                 (mirror.view, mirror.age) = (Some(view), 0);
             }
             note_refusal(&mut self.refusals.0, "interfaces", error);
+            self.use_addresses();
         } else {
             self.refusals.0 = None;
         }
