@@ -248,8 +248,8 @@ def test_long_prefixes_come_and_go_without_end(joined):
     many = b"".join(frame(b"".join(map(one, range(n, n + 300)))) for n in range(0, 60_000, 300))
     hop = frame(nexthop(7, "198.18.3.2", index))
     sizes = []
-    for _ in range(4):
-        # The routes are not deleted one by one: their next hop goes, and then FRR.
+    for _ in range(2):
+        # The routes are not deleted one by one: their next hop goes, and then FRR, which gets ten seconds to come back.
         client = fpm(joined, hop + many, 5)
         wait("all are there", lambda: learned() > 40_000)
         packet = UP / IP(src=A4, dst="10.64.2.1") / U
@@ -259,7 +259,7 @@ def test_long_prefixes_come_and_go_without_end(joined):
         begin = time.monotonic()
         client.kill()
         client.wait()
-        wait("all are gone", lambda: learned() == 0, 10)
+        wait("all are gone", lambda: learned() == 0, 25)
         sizes.append((joined.get("fib")["fibs"][0]["lookup_bytes"], round(time.monotonic() - begin, 1)))
     print(f"FIB bytes and seconds (one of them the hold time) after each withdrawal: {sizes}")
     assert sizes[-1][0] <= sizes[0][0] * 1.05, sizes
