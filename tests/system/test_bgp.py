@@ -268,7 +268,6 @@ def test_graceful_restart_of_bgpd_costs_no_packet(place):
         assert fib(r, "198.19.0.0/16")
 
 
-@pytest.mark.xfail(strict=False, reason="zebra 8.4 sometimes keeps interfaces that came anew without their addresses: cause open")
 def test_linerate_started_again_below_a_living_frr(place):
     """Its taps go and come back with other numbers: sessions come up again, routes return, nothing needs a hand."""
     a, b, _, space, _ = place

@@ -5,7 +5,6 @@ use std::fmt::Display;
 use std::iter::Peekable;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use ipnet::IpNet;
@@ -29,10 +28,6 @@ use super::rules::{MAIN, Member, OURS, Tables};
 use super::{HostError, sysctl};
 use crate::desired::LinuxSpec;
 use crate::instance::Shared;
-
-/// Time between making taps and giving them addresses. FRR's zebra hears of links and of addresses by different sockets and
-/// threads, and forgets an address whose link it has not come across yet (seen with 8.4).
-const SETTLE: Duration = Duration::from_millis(300);
 
 /// How often neighbours and links are compared, in ticks.
 const NEIGHBORS: u32 = 2;
@@ -199,18 +194,14 @@ impl Host {
         };
         sysctl::namespace();
         let indices: Vec<IfIndex> = host.mirrors.keys().copied().collect();
-        for index in &indices {
-            host.make_tap(*index)?;
-        }
-        thread::sleep(SETTLE);
-        for index in &indices {
-            host.give_addresses(*index)?;
+        for index in indices {
+            host.make_tap(index)?;
         }
         host.use_interfaces();
         Ok(host)
     }
 
-    /// Makes the tap of an interface with all that is known of it but its [addresses](Self::give_addresses).
+    /// Makes the tap of an interface with all that is known of it.
     fn make_tap(&mut self, index: IfIndex) -> Result<(), HostError> {
         let Some(mirror) = self.mirrors.get_mut(&index) else { return Ok(()) };
         let tap = Tap::open(&mirror.name)?;
@@ -224,22 +215,9 @@ impl Host {
             ..LinkSettings::default()
         };
         tap.configure(&mut self.writer, &settings)?;
-        // What Linux was told of the tap before went with it.
-        self.told.forget(index);
-        mirror.tap = Some(tap.index());
-        mirror.carrier = Some(carrier);
-        mirror.view = None;
-        let _ = self.taps.send(Order::Use(index, tap));
-        Ok(())
-    }
-
-    /// Gives a new tap its addresses, [a moment](SETTLE) after it was made.
-    fn give_addresses(&mut self, index: IfIndex) -> Result<(), HostError> {
-        let Some(mirror) = self.mirrors.get(&index) else { return Ok(()) };
-        let Some(tap) = mirror.tap else { return Ok(()) };
         for address in &mirror.addresses {
             let address = Address {
-                interface: tap,
+                interface: tap.index(),
                 address: *address,
                 peer: None,
                 tentative: false,
@@ -252,6 +230,12 @@ impl Host {
                 _ => {}
             }
         }
+        // What Linux was told of the tap before went with it.
+        self.told.forget(index);
+        mirror.tap = Some(tap.index());
+        mirror.carrier = Some(carrier);
+        mirror.view = None;
+        let _ = self.taps.send(Order::Use(index, tap));
         Ok(())
     }
 
@@ -343,15 +327,9 @@ impl Host {
     fn remake_taps(&mut self) {
         let missing: Vec<IfIndex> =
             self.mirrors.iter().filter(|(_, m)| m.tap.is_none()).map(|(index, _)| *index).collect();
-        for index in &missing {
-            if let Err(error) = self.make_tap(*index) {
-                warn!("{error}; it is tried again");
-            }
-        }
-        thread::sleep(SETTLE);
         for index in missing {
-            if let Err(error) = self.give_addresses(index) {
-                warn!("the tap made again has not all of its addresses: {error}");
+            if let Err(error) = self.make_tap(index) {
+                warn!("{error}; it is tried again");
             }
         }
         self.use_interfaces();
