@@ -41,6 +41,9 @@ const LINE: usize = 8;
 /// Largest block of an exact size, in words.
 const EXACT: usize = 64;
 
+/// Words that can be [set apart](Arena::set_apart).
+pub(crate) const HEADROOM: usize = 1 << 12;
+
 /// Number of size classes: the exact ones, then four a power of two up to 2^28 words.
 const CLASSES: usize = EXACT + 4 * 22 + 1;
 
@@ -67,6 +70,10 @@ pub(crate) struct Arena {
     retired: usize,
     /// When the allocations before the current one have no reader any more; `None`: they hold nothing.
     grown: Option<Epoch>,
+    /// Words behind those in use that are not to be had at present.
+    apart: usize,
+    /// Words there can be; less than the largest allocation in tests only.
+    most: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -147,12 +154,25 @@ impl Arena {
             live: 0,
             retired: 0,
             grown: None,
+            apart: 0,
+            most: GENERATIONS[GENERATIONS.len() - 1],
         })
     }
 
     /// What readers hold.
     pub(crate) fn words(&self) -> &Arc<Words> {
         &self.words
+    }
+
+    /// From now on [`alloc`](Self::alloc) leaves [`HEADROOM`] words never used before, or does not.
+    pub(crate) fn set_apart(&mut self, apart: bool) {
+        self.apart = if apart { HEADROOM } else { 0 };
+    }
+
+    /// No more than so many words from now on.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn limit(&mut self, words: usize) {
+        self.most = words.min(GENERATIONS[GENERATIONS.len() - 1]);
     }
 
     /// Makes room for `words` more words at once, so that a bulk load grows once.
@@ -181,7 +201,7 @@ impl Arena {
             left if left == LINE || left >= size => 0,
             left => left,
         };
-        self.grow_to(self.fresh + gap + size)?;
+        self.grow_to(self.fresh + gap + size + self.apart)?;
         if gap > 0 {
             self.free[class_of(gap)].push(self.fresh as u32);
         }
@@ -298,11 +318,13 @@ impl Arena {
     /// Switches to an allocation that holds `end` words.
     fn grow_to(&mut self, end: usize) -> Result<(), FibError> {
         let current = self.words.current.load(Ordering::Relaxed);
+        if end > self.most {
+            return Err(FibError::Full(self.most * 8));
+        }
         if end <= GENERATIONS[current] {
             return Ok(());
         }
-        let most = GENERATIONS[GENERATIONS.len() - 1];
-        let next = GENERATIONS.iter().position(|&len| end <= len).ok_or(FibError::Full(most * 8))?;
+        let next = GENERATIONS.iter().position(|&len| end <= len).ok_or(FibError::Full(self.most * 8))?;
         let larger = Allocation::zeroed(GENERATIONS[next] + GUARD)?;
         for (to, from) in larger.words().iter().zip(self.words.view()).take(self.fresh) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -10,7 +10,11 @@ use super::{
 };
 use crate::prefix::{Address, Prefix};
 use arrayvec::ArrayVec;
-use std::{collections::HashMap, mem, ops::Range};
+use std::{
+    collections::{BTreeMap, HashMap},
+    mem,
+    ops::Range,
+};
 
 /// Changes of a batch whose memory is asked for together.
 const GROUP: usize = 32;
@@ -54,6 +58,9 @@ pub(crate) trait Encoding {
     fn id(&self, value: u32) -> NextHopId;
     /// Publishes the default route's next hop.
     fn set_default(&mut self, nh: NextHopId);
+    /// Sets apart, or opens up, the last of the memory: what only withdrawals may use, so that they find room where
+    /// insertions find none.
+    fn set_apart(&mut self, apart: bool);
 }
 
 /// What the writer knows of each slot. Zero at first: the kernel commits the arrays page by page.
@@ -75,13 +82,25 @@ pub(crate) struct Writer<E: Encoding> {
     short: HashMap<Key, u32>,
     default: Option<NextHopId>,
     len: usize,
+    /// Slots that could not be published for want of memory after a withdrawal, each with the places of nodes that are gone
+    /// but that readers still see. They are published whole, and tried again with every change.
+    stale: BTreeMap<usize, Vec<E::Place>>,
 }
 
 impl<E: Encoding> Writer<E> {
     /// No routes.
-    pub(crate) fn new(encoding: E) -> Self {
+    pub(crate) fn new(mut encoding: E) -> Self {
         let slots = Slots { root: vec![0; E::SLOTS], value: vec![0; E::SLOTS], len: vec![0; E::SLOTS] };
-        Writer { encoding, tree: Tree::new(E::DENSE_TO), slots, short: HashMap::new(), default: None, len: 0 }
+        encoding.set_apart(true);
+        Writer {
+            encoding,
+            tree: Tree::new(E::DENSE_TO),
+            slots,
+            short: HashMap::new(),
+            default: None,
+            len: 0,
+            stale: BTreeMap::new(),
+        }
     }
 
     /// Number of routes.
@@ -105,19 +124,28 @@ impl<E: Encoding> Writer<E> {
         if key.1 == 0 {
             return Ok(self.set_default(Some(nh)));
         }
+        self.retry_stale();
         let value = self.encoding.acquire(nh)?;
-        let old = self.set(key, Some(value)).inspect_err(|_| self.encoding.release(value))?;
+        let old = self.set(key, value).inspect_err(|_| self.encoding.release(value))?;
         Ok(old.map(|old| self.give_back(old)))
     }
 
-    /// See [`super::Fib::withdraw`]. Where no memory is left for the smaller record, the route stays and the result is
-    /// `None`.
+    /// See [`super::Fib::withdraw`]. Where no memory is left for the smaller record, not even that which is set apart for it,
+    /// readers see the change with the first one that finds some.
     pub(crate) fn withdraw(&mut self, key: Key) -> Option<NextHopId> {
         if key.1 == 0 {
             return self.set_default(None);
         }
         self.value(key)?;
-        let old = self.set(key, None).ok()??;
+        self.retry_stale();
+        let (old, slots, touched) = self.change(key, None, false);
+        self.encoding.set_apart(false);
+        if self.publish(&slots, touched).is_err() {
+            self.defer(&slots, touched);
+        }
+        self.encoding.set_apart(true);
+        let old = old?;
+        self.len -= 1;
         Some(self.give_back(old))
     }
 
@@ -126,6 +154,7 @@ impl<E: Encoding> Writer<E> {
         if routes.iter().any(|&(_, nh)| nh == NO_ROUTE) {
             return Err(FibError::ReservedNextHop);
         }
+        self.retry_stale();
         // Covering routes come first. The sort is stable: later entries for a prefix stay behind earlier ones.
         routes.sort_by_key(|&(key, _)| key);
         let mut undo: Vec<(Key, Option<u32>)> = Vec::with_capacity(routes.len());
@@ -201,6 +230,7 @@ impl<E: Encoding> Writer<E> {
 
     /// Gives back the memory of routes that once were, on the writer's side.
     pub(crate) fn compact(&mut self) {
+        self.retry_stale();
         self.tree.compact(&mut self.slots.root);
         self.short.shrink_to_fit();
     }
@@ -246,25 +276,69 @@ impl<E: Encoding> Writer<E> {
         id
     }
 
-    /// Changes one route and publishes it. On an error everything is as before.
-    fn set(&mut self, key: Key, value: Option<u32>) -> Result<Option<u32>, FibError> {
-        let (old, slots, touched) = self.change(key, value, false);
-        let published = match touched {
-            Touched::Nothing => Ok(()),
-            Touched::Subtree(top) => self.encoding.publish_subtree(&mut self.tree, top),
-            Touched::RootGone | Touched::Slots => {
-                self.encoding.publish_slots(&mut self.tree, &self.slots, &slots)
-            }
-        };
-        if let Err(e) = published {
+    /// Sets one route and publishes it. On an error everything is as before.
+    fn set(&mut self, key: Key, value: u32) -> Result<Option<u32>, FibError> {
+        let (old, slots, touched) = self.change(key, Some(value), false);
+        if let Err(e) = self.publish(&slots, touched) {
             // What readers see stays in use: never give it back. The whole path counts as stale from here on.
             self.tree.dead.clear();
             self.change(key, old, true);
             self.tree.dead.clear();
             return Err(e);
         }
-        self.len = self.len + usize::from(value.is_some()) - usize::from(old.is_some());
+        self.len += usize::from(old.is_none());
         Ok(old)
+    }
+
+    /// Makes readers see what a change touched. On an error they see nothing of it.
+    fn publish(&mut self, slots: &SlotRanges, touched: Touched) -> Result<(), FibError> {
+        match touched {
+            Touched::Nothing => Ok(()),
+            Touched::Subtree(top) if !self.stale.contains_key(&slots[0].start) => {
+                self.encoding.publish_subtree(&mut self.tree, top)
+            }
+            // What readers see of this slot is older than what is above `top` in the tree: it is written whole.
+            Touched::Subtree(top) => {
+                self.tree.set_dirty_up(top);
+                self.encoding.publish_slots(&mut self.tree, &self.slots, slots)
+            }
+            Touched::RootGone | Touched::Slots => {
+                self.encoding.publish_slots(&mut self.tree, &self.slots, slots)
+            }
+        }
+    }
+
+    /// A withdrawal's slots could not be published together: each is by itself, now if there is room, or else later.
+    fn defer(&mut self, slots: &SlotRanges, touched: Touched) {
+        if let Touched::Subtree(top) = touched {
+            self.tree.set_dirty_up(top);
+        }
+        let dead = mem::take(&mut self.tree.dead);
+        for slot in slots.iter().cloned().flatten() {
+            self.stale.entry(slot).or_default();
+        }
+        // Only a change inside one slot ends nodes.
+        self.stale.entry(slots[0].start).or_default().extend(dead);
+        self.publish_stale();
+    }
+
+    /// Publishes what could not be before, as far as there is memory by now.
+    fn retry_stale(&mut self) {
+        if !self.stale.is_empty() {
+            self.encoding.set_apart(false);
+            self.publish_stale();
+            self.encoding.set_apart(true);
+        }
+    }
+
+    fn publish_stale(&mut self) {
+        for (slot, gone) in mem::take(&mut self.stale) {
+            self.tree.dead = gone;
+            let only = slot..slot + 1;
+            if self.encoding.publish_slots(&mut self.tree, &self.slots, &[only]).is_err() {
+                self.stale.insert(slot, mem::take(&mut self.tree.dead));
+            }
+        }
     }
 
     /// Changes the writer's picture only. Returns the old value, the slots it shows in and what became stale.

@@ -1,7 +1,10 @@
 //! What the tests of every FIB share: models, adversarial route sets, the real tables.
 
-use super::{Fib, Lookup, NO_ROUTE, NextHopId, oracle::Oracle};
-use crate::prefix::{Address, Prefix};
+use super::{Fib, FibError, Lookup, NO_ROUTE, NextHopId, oracle::Oracle};
+use crate::{
+    prefix::{Address, Prefix},
+    qsbr::Domain,
+};
 use std::{collections::BTreeMap, io::Read, path::PathBuf};
 
 pub(crate) type Routes<A> = Vec<(Prefix<A>, NextHopId)>;
@@ -96,6 +99,63 @@ pub(crate) fn churn<A: Address, F: Fib<A>>(
             assert_eq!(fib.insert(prefix, nh), Ok(model.insert(prefix, nh)), "{prefix}");
         }
     }
+}
+
+/// Fills a table of little memory whose reader never moves on, so that nothing it replaces comes back, then withdraws all: each
+/// withdrawal works, the last ones by what is set apart for them or by being published when the reader has moved on.
+pub(crate) fn withdrawals_work_in_a_full_table<A: TestAddress, F: Fib<A>>(
+    new: impl Fn(&Domain) -> F,
+    limit: impl Fn(&mut F, usize),
+) {
+    let mut full = 0;
+    // Withdrawn with what is set apart for it, or with no memory at all.
+    let all =
+        [1 << 13, 0].into_iter().flat_map(|left| adversarial::<A>().into_iter().map(move |s| (left, s)));
+    for (left, (name, routes)) in all {
+        let domain = Domain::new();
+        let mut stuck = domain.register();
+        let (mut fib, mut model) = (new(&domain), BTreeMap::new());
+        limit(&mut fib, 1 << 13);
+        let mut refused = 0;
+        for &(p, nh) in routes.iter().filter(|(p, _)| p.len() > 0) {
+            match fib.insert(p, nh) {
+                Ok(old) => assert_eq!(old, model.insert(p, nh), "{name}"),
+                Err(FibError::Full(_)) => refused += 1,
+                Err(e) => panic!("{name}: {e}"),
+            }
+        }
+        full += usize::from(refused > 0);
+        check(&fib, &fib.reader(), &model);
+        limit(&mut fib, left);
+        let mut rng = Rng(5);
+        let mut all: Vec<_> = model.keys().copied().collect();
+        while !all.is_empty() {
+            let p = all.swap_remove(rng.below(all.len()));
+            assert_eq!(fib.withdraw(p), model.remove(&p), "{name}: {p}");
+            assert_eq!((fib.len(), fib.get(p)), (model.len(), None), "{name}");
+            if all.len() % 256 == 1 {
+                // One that is refused or goes in leaves the others as they are, also where they are not published yet.
+                if fib.insert(p, 77).is_ok() {
+                    assert_eq!(fib.withdraw(p), Some(77), "{name}");
+                }
+            }
+            if all.len() % 1_024 == 0 {
+                stuck.quiescent();
+                let other = Prefix::new(A::mask(0).not(), A::BITS).unwrap();
+                let had = model.contains_key(&other);
+                if !had && fib.insert(other, 1).is_ok() {
+                    fib.withdraw(other);
+                }
+            }
+        }
+        limit(&mut fib, usize::MAX);
+        for _ in 0..3 {
+            stuck.quiescent();
+            assert_eq!(fib.load([]), Ok(()));
+        }
+        check(&fib, &fib.reader(), &model);
+    }
+    assert!(full >= 6, "{full} sets are too large for this table");
 }
 
 /// Route sets that hurt multibit tries.

@@ -149,6 +149,14 @@ impl<P: Clone + Default> Tree<P> {
         self.dirty[id as usize] = dirty;
     }
 
+    /// Notes that a node and all above it have an encoding older than their content.
+    pub(crate) fn set_dirty_up(&mut self, mut id: NodeId) {
+        while id != NONE {
+            self.set_dirty(id, true);
+            id = self.node(id).parent;
+        }
+    }
+
     /// A new, dirty, empty node.
     pub(crate) fn new_node(&mut self, key: u128, depth: u8, cover: u32) -> NodeId {
         let node = Node { key: key & top_bits(depth), depth, cover, ..Node::default() };

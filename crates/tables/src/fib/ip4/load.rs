@@ -1,8 +1,8 @@
 //! Loading a whole table: routes go into buckets by slot, each slot is painted once.
 
-use super::{Changed, HEADROOM, Ip4Fib, layout::SLOTS, rib::Rib};
+use super::{Changed, Ip4Fib, layout::SLOTS, rib::Rib};
 use crate::{
-    fib::{FibError, NO_ROUTE, NextHopId},
+    fib::{FibError, NO_ROUTE, NextHopId, arena::HEADROOM},
     prefix::Prefix,
 };
 

@@ -35,7 +35,8 @@ mod rib;
 pub use reader::{Ip4Reader, Kernel};
 
 use super::{
-    Change, Discard, Fib, FibError, FibMemory, NO_ROUTE, NextHopId, Refused, arena::Arena,
+    Change, Discard, Fib, FibError, FibMemory, NO_ROUTE, NextHopId, Refused,
+    arena::{Arena, HEADROOM},
     next_hops::NextHops,
 };
 use crate::{prefix::Prefix, qsbr::Domain};
@@ -46,9 +47,6 @@ use std::{
     mem,
     sync::{Arc, atomic::Ordering},
 };
-
-/// Words of the arena that only withdrawals may use, so that they do not fail where insertions still succeed.
-const HEADROOM: usize = 1 << 12;
 
 /// Direct-table entries per memory page, the unit in which an almost empty table costs memory.
 const PAGE_ENTRIES: usize = 1024;

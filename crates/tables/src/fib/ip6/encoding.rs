@@ -95,6 +95,12 @@ impl Records {
         self.labels.lookup_bytes()
     }
 
+    /// Lets the records have no more than so many words.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn limit(&mut self, words: usize) {
+        self.arena.limit(words);
+    }
+
     /// Writes records for the dirty nodes from `id` down; returns what stands for `id`.
     fn encode(&mut self, tree: &mut Tree<Place>, id: NodeId, plan: &mut Plan) -> Result<u32, FibError> {
         if !tree.is_dirty(id) {
@@ -290,5 +296,9 @@ impl Encoding for Records {
 
     fn set_default(&mut self, nh: NextHopId) {
         self.shared.default.store(nh, Ordering::Release);
+    }
+
+    fn set_apart(&mut self, apart: bool) {
+        self.arena.set_apart(apart);
     }
 }

@@ -204,6 +204,14 @@ fn a_failed_load_changes_nothing() {
 }
 
 #[test]
+fn withdrawals_work_where_there_is_no_memory() {
+    withdrawals_work_in_a_full_table::<u128, _>(
+        |domain| Ip6Fib::new(domain).unwrap(),
+        |fib, words| fib.writer.encoding.limit(words),
+    );
+}
+
+#[test]
 fn readers_never_see_a_wrong_route_while_others_change() {
     let domain = Domain::new();
     let mut fib = Ip6Fib::new(&domain).unwrap();
@@ -282,6 +290,44 @@ proptest! {
             prop_assert_eq!(fib.reader().lookup(probe), want);
             prop_assert_eq!(Oracle::new(model.iter().map(|(&p, &nh)| (p, nh))).lookup(probe), want);
         }
+        check_kernels(&fib, &model);
+    }
+
+    /// The same with hardly any memory and a reader that moves on now and then: what is refused changes nothing, what is
+    /// withdrawn is, and with memory again all is as it should be.
+    #[test]
+    fn any_sequence_of_changes_with_hardly_any_memory(
+        ops in proptest::collection::vec((0usize..5, any::<u128>(), 8u8..=128, 0u32..6), 1..400),
+        words in 4_200usize..6_000,
+    ) {
+        let bases = ["2001:db8::", "2001:db8:0:1::", "2001:db8:1::", "fe80::", "2001:db8:ffff:ffff::"].map(addr);
+        let domain = Domain::new();
+        let mut stuck = domain.register();
+        let mut fib = Ip6Fib::new(&domain).unwrap();
+        fib.writer.encoding.limit(words);
+        let mut model = Model::new();
+        for (base, bits, len, nh) in ops {
+            let p = Prefix::new(bases[base] ^ bits.checked_shr(u32::from(len) / 2 + 40).unwrap_or(0), len).unwrap();
+            if nh == 0 {
+                let any = model.keys().nth(bits as usize % model.len().max(1)).copied().unwrap_or(p);
+                prop_assert_eq!(fib.withdraw(any), model.remove(&any));
+            } else {
+                match fib.insert(p, nh) {
+                    Ok(old) => prop_assert_eq!(old, model.insert(p, nh)),
+                    Err(e) => prop_assert!(matches!(e, FibError::Full(_)), "{e}"),
+                }
+            }
+            match bits % 32 {
+                0 => stuck.quiescent(),
+                1 => fib.writer.encoding.limit(0),
+                2 | 3 => fib.writer.encoding.limit(words),
+                _ => {}
+            }
+            prop_assert_eq!(fib.len(), model.len());
+        }
+        stuck.quiescent();
+        fib.writer.encoding.limit(usize::MAX);
+        prop_assert_eq!(fib.load([]), Ok(()));
         check_kernels(&fib, &model);
     }
 }

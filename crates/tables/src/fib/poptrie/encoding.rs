@@ -110,6 +110,12 @@ impl Nodes {
         self.labels.lookup_bytes()
     }
 
+    /// Lets nodes and leaves have no more than so many words.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn limit(&mut self, words: usize) {
+        self.arena.limit(words);
+    }
+
     fn alloc(&mut self, words: usize, plan: &mut Plan) -> Result<Block, FibError> {
         if words == 0 {
             return Ok(Block::default());
@@ -356,5 +362,9 @@ impl Encoding for Nodes {
 
     fn set_default(&mut self, nh: NextHopId) {
         self.shared.labels[0].store(nh, Ordering::Release);
+    }
+
+    fn set_apart(&mut self, apart: bool) {
+        self.arena.set_apart(apart);
     }
 }

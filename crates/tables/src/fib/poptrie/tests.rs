@@ -35,6 +35,12 @@ fn adversarial_sets<A: Bits + TestAddress>() {
 }
 
 #[test]
+fn withdrawals_work_where_there_is_no_memory() {
+    let limit = |fib: &mut Poptrie<u128>, words| fib.writer.encoding.limit(words);
+    withdrawals_work_in_a_full_table::<u128, _>(|domain| Poptrie::new(domain).unwrap(), limit);
+}
+
+#[test]
 fn adversarial_ipv4_sets() {
     adversarial_sets::<u32>();
 }
