@@ -22,6 +22,7 @@ mod asked;
 mod buckets;
 mod fibs;
 mod next_hops;
+mod ranges;
 mod sources;
 mod words;
 mod writer;

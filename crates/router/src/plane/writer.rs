@@ -9,8 +9,9 @@ use linerate_tables::fib::NextHopId;
 use linerate_tables::qsbr::{Domain, Epoch};
 
 use super::adjacency::{self, Adjacency, AdjacencyIndex};
-use super::buckets::{self, MAX_LOG2};
+use super::buckets;
 use super::next_hops::{DEFAULT, NextHop, NextHops, Shared, decode_group, encode_group};
+use super::ranges::Ranges;
 
 /// Next hops there can be at once, [`NO_ROUTE`](linerate_tables::fib::NO_ROUTE) included: distinct actions of routes,
 /// and neighbours.
@@ -22,8 +23,11 @@ pub const MAX_ADJACENCIES: usize = 1 << 17;
 /// Members one group can have.
 pub const MAX_GROUP_MEMBERS: usize = 512;
 
+/// log2 of the buckets of all groups together.
+const BUCKETS_LOG2: u8 = 22;
+
 /// Buckets of all groups together.
-pub(super) const MAX_BUCKETS: usize = 1 << 22;
+pub(super) const MAX_BUCKETS: usize = 1 << BUCKETS_LOG2;
 
 /// How many indices a writer gives out at most; less than the maximum in tests only.
 #[derive(Clone, Copy, Debug)]
@@ -90,10 +94,7 @@ pub struct PlaneWriter {
     domain: Domain,
     next_hops: Slots,
     adjacencies: Slots,
-    /// Free bucket ranges by log2 of their length.
-    free_buckets: [Vec<u32>; MAX_LOG2 as usize + 1],
-    fresh_bucket: u32,
-    used_buckets: usize,
+    buckets: Ranges,
     /// Given back since the last commit.
     pending: Vec<Retired>,
     /// Waiting for an epoch to pass, oldest first.
@@ -147,9 +148,7 @@ impl PlaneWriter {
             domain,
             next_hops: Slots::new(1, limits.next_hops.min(MAX_NEXT_HOPS)),
             adjacencies: Slots::new(0, limits.adjacencies.min(MAX_ADJACENCIES)),
-            free_buckets: Default::default(),
-            fresh_bucket: 0,
-            used_buckets: 0,
+            buckets: Ranges::new(BUCKETS_LOG2),
             pending: Vec::new(),
             waiting: VecDeque::new(),
         })
@@ -172,7 +171,7 @@ impl PlaneWriter {
     }
 
     fn add_word(&mut self, word: u64) -> Result<NextHopId, PlaneError> {
-        let id = self.take(|w| &mut w.next_hops).ok_or(PlaneError::TooManyNextHops)?;
+        let id = self.take(|w| w.next_hops.take()).ok_or(PlaneError::TooManyNextHops)?;
         if let Some(w) = self.shared.0.words.get(id as usize) {
             w.store(word, Release);
         }
@@ -204,7 +203,7 @@ impl PlaneWriter {
         buckets::deal(&mut dealt, &live);
         let first = match decode_group(old) {
             Some((first, old_log2)) if old_log2 == log2 => first,
-            _ => self.take_buckets(log2).ok_or(PlaneError::TooManyGroups)?,
+            _ => self.take(|w| w.buckets.take(log2)).ok_or(PlaneError::TooManyGroups)?,
         };
         for (bucket, member) in self.shared.0.buckets.iter().skip(first as usize).zip(dealt) {
             bucket.store(member, Release);
@@ -231,7 +230,7 @@ impl PlaneWriter {
         adjacency: &Adjacency,
         next_hop: Option<IpAddr>,
     ) -> Result<AdjacencyIndex, PlaneError> {
-        let index = self.take(|w| &mut w.adjacencies).ok_or(PlaneError::TooManyAdjacencies)?;
+        let index = self.take(|w| w.adjacencies.take()).ok_or(PlaneError::TooManyAdjacencies)?;
         if let Some(record) = self.shared.0.record(index) {
             adjacency.store(next_hop, record);
         }
@@ -268,7 +267,7 @@ impl PlaneWriter {
         PlaneUse {
             next_hops: self.next_hops.used(),
             adjacencies: self.adjacencies.used(),
-            buckets: self.used_buckets,
+            buckets: self.buckets.used(),
             retired: self.pending.len() + self.waiting.iter().map(|(_, r)| r.len()).sum::<usize>(),
         }
     }
@@ -283,36 +282,18 @@ impl PlaneWriter {
                 match retired {
                     Retired::NextHop(id) => self.next_hops.free.push(id),
                     Retired::Adjacency(index) => self.adjacencies.free.push(index),
-                    Retired::Buckets(first, log2) => {
-                        self.used_buckets -= 1 << log2;
-                        self.free_buckets[usize::from(log2)].push(first);
-                    }
+                    Retired::Buckets(first, log2) => self.buckets.give(first, log2),
                 }
             }
         }
     }
 
-    /// An index from one of the tables; where it is used up, tries once more with what the workers have let go.
-    fn take(&mut self, table: impl Fn(&mut Self) -> &mut Slots) -> Option<u32> {
-        table(self).take().or_else(|| {
+    /// Something from one of the tables; where it is used up, tries once more with what the workers have let go.
+    fn take(&mut self, from: impl Fn(&mut Self) -> Option<u32>) -> Option<u32> {
+        from(self).or_else(|| {
             self.commit();
-            table(self).take()
+            from(self)
         })
-    }
-
-    fn take_buckets(&mut self, log2: u8) -> Option<u32> {
-        let count = 1u32 << log2;
-        let fresh = self.fresh_bucket;
-        let first = match self.free_buckets[usize::from(log2)].pop() {
-            Some(first) => first,
-            None if (fresh + count) as usize <= MAX_BUCKETS => {
-                self.fresh_bucket += count;
-                fresh
-            }
-            None => return None,
-        };
-        self.used_buckets += count as usize;
-        Some(first)
     }
 
     /// The buckets a group has now, doubled or thinned out to `1 << log2`: a bucket is numbered by the top bits of

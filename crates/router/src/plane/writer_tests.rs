@@ -165,7 +165,8 @@ fn the_same_cycle_a_thousand_times_takes_no_more_room_than_once() {
         w.remove(group);
         w.commit();
         assert_eq!(w.in_use(), PlaneUse::default());
-        let room = (w.next_hops.fresh, w.adjacencies.fresh, w.fresh_bucket);
+        assert_eq!(w.buckets.used(), 0);
+        let room = (w.next_hops.fresh, w.adjacencies.fresh);
         assert_eq!(*once.get_or_insert(room), room);
     }
 }
@@ -192,6 +193,42 @@ fn full_tables_say_so() {
     assert_eq!(w.add(NextHop::Local), Ok(5));
     let many = vec![member(1); MAX_GROUP_MEMBERS + 1];
     assert_eq!(w.set_group(1, &many, &many), Err(PlaneError::TooManyMembers(513)));
+}
+
+#[test]
+fn room_of_small_groups_serves_large_ones() {
+    let mut w = PlaneWriter::new(Domain::new()).unwrap();
+    let members: Vec<Member> = (0..64).map(|_| member(w.add(NextHop::Local).unwrap())).collect();
+    let fill = |w: &mut PlaneWriter, members: &[Member]| {
+        let mut groups = Vec::new();
+        loop {
+            let Ok(group) = w.add(NextHop::None) else { return groups };
+            match w.set_group(group, members, members) {
+                Ok(()) => groups.push(group),
+                Err(error) => {
+                    assert_eq!(error, PlaneError::TooManyGroups);
+                    w.remove(group);
+                    return groups;
+                }
+            }
+        }
+    };
+    let empty = |w: &mut PlaneWriter, groups: Vec<NextHopId>| {
+        groups.into_iter().for_each(|group| w.remove(group));
+    };
+    let large = fill(&mut w, &members).len();
+    assert_eq!(large, MAX_BUCKETS / 512);
+    let mut w = PlaneWriter::new(Domain::new()).unwrap();
+    (0..64).for_each(|_| _ = w.add(NextHop::Local).unwrap());
+    let small = fill(&mut w, &members[..1]);
+    assert!(small.len() > MAX_BUCKETS / 16 - 100, "{} small groups", small.len());
+    empty(&mut w, small);
+    // Without a commit in between: what no worker looks at any more is found where it is needed.
+    let again = fill(&mut w, &members);
+    assert_eq!(again.len(), large);
+    empty(&mut w, again);
+    w.commit();
+    assert_eq!(w.in_use().buckets, 0);
 }
 
 #[test]
