@@ -4,7 +4,7 @@
 //! means for the FIB is the router's business (`sync.rs`).
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::net::IpAddr;
 
 use linerate_pipeline::{IfIndex, VrfId};
@@ -32,8 +32,12 @@ pub struct NeighborOptions {
     pub retry_gateway: u64,
     /// Entries at most, gateways of routes and static ones not counted.
     pub max_entries: usize,
+    /// Of these, entries of one interface at most: whoever is on a link cannot take the room of all others.
+    pub max_interface_entries: usize,
     /// Entries without an answer at most: what a scan of a connected network can occupy.
     pub max_unresolved: usize,
+    /// Of these, entries of one interface at most.
+    pub max_interface_unresolved: usize,
     /// Probes that wait to be fetched at most.
     pub max_probes: usize,
 }
@@ -48,7 +52,9 @@ impl Default for NeighborOptions {
             refuse: 3 * SECOND,
             retry_gateway: 5 * SECOND,
             max_entries: 32_768,
+            max_interface_entries: 24_576,
             max_unresolved: 4096,
+            max_interface_unresolved: 3072,
             max_probes: 4096,
         }
     }
@@ -115,6 +121,8 @@ pub(crate) struct Heard {
     pub(crate) create: bool,
     /// It proves that the sender hears us.
     pub(crate) confirm: bool,
+    /// It is the answer to a question, not a question of the sender's own.
+    pub(crate) answer: bool,
     /// It may replace another MAC address.
     pub(crate) replace: bool,
 }
@@ -148,6 +156,8 @@ pub(crate) struct Entry {
     pub(crate) link: Link,
     tries: u8,
     pinned: bool,
+    /// It has answered a question of ours, or packets have left to it. Until then it is no more than somebody's word.
+    relied: bool,
     dirty: bool,
     due: u64,
     /// Earliest timer in the heap; `u64::MAX`: none.
@@ -171,14 +181,63 @@ pub(crate) struct Neighbors {
     free: Vec<EntryIndex>,
     index: BTreeMap<(IpAddr, IfIndex), EntryIndex>,
     timers: BinaryHeap<Reverse<(u64, EntryIndex, u32)>>,
-    /// Entries in the order in which they failed: the first to make room.
-    failed: VecDeque<(EntryIndex, u32)>,
+    /// Who makes room for others, first the first: of all, and of each interface.
+    givers: BTreeSet<(Rank, u64, EntryIndex)>,
+    givers_on: BTreeSet<(IfIndex, Rank, u64, EntryIndex)>,
     changed: VecDeque<EntryIndex>,
     probes: VecDeque<Probe>,
-    unresolved: usize,
-    /// Entries that do not count against the bound: gateways of routes, and static ones.
-    exempt: usize,
+    total: Count,
+    on: HashMap<IfIndex, Count>,
     pub(crate) stats: NeighborStats,
+}
+
+/// Whether packets left by an adjacency since this was last asked.
+pub(crate) type Used<'a> = &'a mut dyn FnMut(AdjacencyIndex) -> bool;
+
+/// Entries that count against the bounds: all but gateways of routes and static ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    entries: usize,
+    unresolved: usize,
+}
+
+/// Who makes room where there is none, these first. Whom packets leave to never does, whatever others claim to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// It does not answer.
+    Failed,
+    /// It says that it is there: it never had to answer a question, and nothing was sent to it.
+    Claimed,
+    /// It was there, and has not been used for a while.
+    Idle,
+}
+
+/// What of an entry the table keeps account of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Standing {
+    interface: IfIndex,
+    counts: bool,
+    unresolved: bool,
+    gives: Option<(Rank, u64)>,
+}
+
+impl Standing {
+    fn of(entry: &Entry) -> Self {
+        use NeighborState::{Failed, Incomplete, Probe, Reachable, Stale, Static};
+        let state = entry.state.filter(|s| *s != Static && !entry.pinned);
+        let rank = match state {
+            Some(Failed) => Some(Rank::Failed),
+            Some(Reachable | Stale) if !entry.relied => Some(Rank::Claimed),
+            Some(Stale) => Some(Rank::Idle),
+            Some(Incomplete | Probe | Reachable | Static) | None => None,
+        };
+        Standing {
+            interface: entry.interface,
+            counts: state.is_some(),
+            unresolved: matches!(state, Some(Incomplete | Failed)),
+            gives: rank.map(|rank| (rank, entry.since)),
+        }
+    }
 }
 
 impl Neighbors {
@@ -189,11 +248,12 @@ impl Neighbors {
             free: Vec::new(),
             index: BTreeMap::new(),
             timers: BinaryHeap::new(),
-            failed: VecDeque::new(),
+            givers: BTreeSet::new(),
+            givers_on: BTreeSet::new(),
             changed: VecDeque::new(),
             probes: VecDeque::new(),
-            unresolved: 0,
-            exempt: 0,
+            total: Count::default(),
+            on: HashMap::new(),
             stats: NeighborStats::default(),
         }
     }
@@ -225,8 +285,15 @@ impl Neighbors {
     }
 
     /// A packet waits for this neighbour, which a worker has `asked` for already, or not.
-    pub(crate) fn unresolved(&mut self, now: u64, interface: IfIndex, address: IpAddr, asked: bool) {
-        if self.find(interface, address).is_some() || !self.make_room(true) {
+    pub(crate) fn unresolved(
+        &mut self,
+        now: u64,
+        interface: IfIndex,
+        address: IpAddr,
+        asked: bool,
+        used: Used<'_>,
+    ) {
+        if self.find(interface, address).is_some() || !self.make_room(now, interface, true, used) {
             return;
         }
         let at = self.insert(now, interface, address);
@@ -246,18 +313,34 @@ impl Neighbors {
         let Some(at) = self.find(interface, address) else { return };
         let known = |e: &Entry| e.mac.is_some() && e.state.is_some_and(|s| s != NeighborState::Static);
         if self.get(at).is_some_and(known) {
+            self.answered(at);
             self.enter(at, now, NeighborState::Reachable);
         }
     }
 
     /// A message from this neighbour.
-    pub(crate) fn heard(&mut self, now: u64, interface: IfIndex, address: IpAddr, mac: [u8; 6], how: Heard) {
+    pub(crate) fn heard(
+        &mut self,
+        now: u64,
+        interface: IfIndex,
+        address: IpAddr,
+        mac: [u8; 6],
+        how: Heard,
+        used: Used<'_>,
+    ) {
         let state = if how.confirm { NeighborState::Reachable } else { NeighborState::Stale };
         let at = match self.find(interface, address) {
             Some(at) => at,
-            None if how.create && self.make_room(false) => self.insert(now, interface, address),
+            None if how.create && self.make_room(now, interface, false, used) => {
+                let at = self.insert(now, interface, address);
+                self.alter(at, |e| e.relied = how.answer);
+                at
+            }
             None => return,
         };
+        if how.confirm {
+            self.answered(at);
+        }
         let Some(entry) = self.get_mut(at) else { return };
         let known = entry.mac.filter(|_| entry.state.is_some());
         match (entry.state, known) {
@@ -352,7 +435,7 @@ impl Neighbors {
     }
 
     /// Lets the timers run that are due. `used` says whether packets left by an adjacency since it was last asked.
-    pub(crate) fn tick(&mut self, now: u64, used: &mut dyn FnMut(AdjacencyIndex) -> bool) {
+    pub(crate) fn tick(&mut self, now: u64, used: Used<'_>) {
         while let Some(Reverse((time, at, stamp))) = self.timers.peek().copied()
             && time <= now
         {
@@ -368,11 +451,6 @@ impl Neighbors {
             } else {
                 self.fire(at, now, used);
             }
-        }
-        while let Some((at, stamp)) = self.failed.front().copied()
-            && !self.is_failed(at, stamp)
-        {
-            self.failed.pop_front();
         }
     }
 
@@ -410,7 +488,7 @@ impl Neighbors {
     }
 
     /// What is due for an entry.
-    fn fire(&mut self, at: EntryIndex, now: u64, used: &mut dyn FnMut(AdjacencyIndex) -> bool) {
+    fn fire(&mut self, at: EntryIndex, now: u64, used: Used<'_>) {
         let options = self.options;
         let Some(entry) = self.get_mut(at) else { return };
         let used = entry.link.built.is_some_and(|(adjacency, _)| used(adjacency)) || entry.pinned;
@@ -420,10 +498,7 @@ impl Neighbors {
                 self.stats.failed += 1;
                 self.enter(at, now, NeighborState::Failed);
             }
-            Some(NeighborState::Reachable | NeighborState::Stale) if used => {
-                self.enter(at, now, NeighborState::Probe);
-                self.fire(at, now, &mut |_| false);
-            }
+            Some(NeighborState::Reachable | NeighborState::Stale) if used => self.check(at, now),
             Some(NeighborState::Reachable) => self.enter(at, now, NeighborState::Stale),
             Some(NeighborState::Stale) if now.saturating_sub(entry.since) >= options.forget => {
                 self.remove(at)
@@ -448,6 +523,19 @@ impl Neighbors {
         }
     }
 
+    /// Asks a neighbour that packets leave to whether it is still there.
+    fn check(&mut self, at: EntryIndex, now: u64) {
+        self.alter(at, |e| e.relied = true);
+        self.enter(at, now, NeighborState::Probe);
+        self.fire(at, now, &mut |_| false);
+    }
+
+    /// A message came that can be an answer: it is one if there was a question.
+    fn answered(&mut self, at: EntryIndex) {
+        let asked = [Some(NeighborState::Incomplete), Some(NeighborState::Probe)];
+        self.alter(at, |e| e.relied |= asked.contains(&e.state));
+    }
+
     fn probe(&mut self, at: EntryIndex, now: u64, unicast: Option<[u8; 6]>) {
         let Some(entry) = self.get_mut(at) else { return };
         entry.tries = entry.tries.saturating_add(1);
@@ -462,28 +550,47 @@ impl Neighbors {
 
     fn enter(&mut self, at: EntryIndex, now: u64, state: NeighborState) {
         let options = self.options;
-        let stamp = self.slots.get(at as usize).map_or(0, |s| s.stamp);
-        let Some(entry) = self.get_mut(at) else { return };
-        let was = (counts_unresolved(entry), is_exempt(entry));
-        (entry.state, entry.since, entry.tries) = (Some(state), now, 0);
-        let is = (counts_unresolved(entry), is_exempt(entry));
+        let Some(pinned) = self.get(at).map(|e| e.pinned) else { return };
         let wait = match state {
             NeighborState::Reachable => Some(options.reachable),
             NeighborState::Stale => Some(stale_check(&options)),
-            NeighborState::Failed if entry.pinned => Some(options.retry_gateway),
+            NeighborState::Failed if pinned => Some(options.retry_gateway),
             NeighborState::Failed => Some(options.refuse),
             NeighborState::Incomplete | NeighborState::Probe | NeighborState::Static => None,
         };
-        if state == NeighborState::Failed {
-            entry.mac = None;
-            self.failed.push_back((at, stamp));
-        }
-        self.unresolved = self.unresolved + usize::from(is.0) - usize::from(was.0);
-        self.exempt = self.exempt + usize::from(is.1) - usize::from(was.1);
+        self.alter(at, |entry| {
+            (entry.state, entry.since, entry.tries) = (Some(state), now, 0);
+            if state == NeighborState::Failed {
+                (entry.mac, entry.relied) = (None, false);
+            }
+        });
         if let Some(wait) = wait {
             self.schedule(at, now + wait);
         }
         self.touch(at);
+    }
+
+    /// Changes an entry and keeps account of it.
+    fn alter(&mut self, at: EntryIndex, change: impl FnOnce(&mut Entry)) {
+        let Some(entry) = self.get_mut(at) else { return };
+        let was = Standing::of(entry);
+        change(entry);
+        let is = Standing::of(entry);
+        if was == is {
+            return;
+        }
+        if let Some((rank, since)) = was.gives {
+            self.givers.remove(&(rank, since, at));
+            self.givers_on.remove(&(was.interface, rank, since, at));
+        }
+        if let Some((rank, since)) = is.gives {
+            self.givers.insert((rank, since, at));
+            self.givers_on.insert((is.interface, rank, since, at));
+        }
+        for count in [&mut self.total, self.on.entry(is.interface).or_default()] {
+            count.entries = count.entries + usize::from(is.counts) - usize::from(was.counts);
+            count.unresolved = count.unresolved + usize::from(is.unresolved) - usize::from(was.unresolved);
+        }
     }
 
     fn insert(&mut self, now: u64, interface: IfIndex, address: IpAddr) -> EntryIndex {
@@ -500,6 +607,7 @@ impl Neighbors {
             link: Link::default(),
             tries: 0,
             pinned: false,
+            relied: false,
             dirty: false,
             due: u64::MAX,
             queued: u64::MAX,
@@ -509,23 +617,15 @@ impl Neighbors {
     }
 
     fn remove(&mut self, at: EntryIndex) {
-        let Some(entry) = self.get_mut(at) else { return };
-        let was = (counts_unresolved(entry), is_exempt(entry));
-        entry.state = None;
+        self.alter(at, |e| e.state = None);
+        let Some(entry) = self.get(at) else { return };
         let key = (entry.address, entry.interface);
-        self.unresolved -= usize::from(was.0);
-        self.exempt -= usize::from(was.1);
         self.index.remove(&key);
         self.touch(at);
     }
 
     fn set_pinned(&mut self, at: EntryIndex, pinned: bool) {
-        let Some(entry) = self.get_mut(at) else { return };
-        let was = (counts_unresolved(entry), is_exempt(entry));
-        entry.pinned = pinned;
-        let is = (counts_unresolved(entry), is_exempt(entry));
-        self.unresolved = self.unresolved + usize::from(is.0) - usize::from(was.0);
-        self.exempt = self.exempt + usize::from(is.1) - usize::from(was.1);
+        self.alter(at, |e| e.pinned = pinned);
         self.touch(at);
     }
 
@@ -550,27 +650,47 @@ impl Neighbors {
         }
     }
 
-    /// Whether one more entry fits, given up ones making room; never at the cost of a resolved one.
-    fn make_room(&mut self, unresolved: bool) -> bool {
-        while self.len() - self.exempt.min(self.len()) >= self.options.max_entries
-            || unresolved && self.unresolved >= self.options.max_unresolved
-        {
-            match self.failed.pop_front() {
-                Some((at, stamp)) if self.is_failed(at, stamp) => self.remove(at),
-                Some(_) => {}
-                None => {
-                    self.stats.refused += 1;
-                    return false;
-                }
+    /// Whether one more entry of an interface fits, others making room by their [rank](Rank). Where the interface has its
+    /// share, those who do are there as well.
+    fn make_room(&mut self, now: u64, interface: IfIndex, unresolved: bool, used: Used<'_>) -> bool {
+        loop {
+            let (o, all) = (self.options, self.total);
+            let on = self.on.get(&interface).copied().unwrap_or_default();
+            let (only_here, last) = if unresolved && on.unresolved >= o.max_interface_unresolved {
+                (true, Rank::Failed)
+            } else if unresolved && all.unresolved >= o.max_unresolved {
+                (false, Rank::Failed)
+            } else if on.entries >= o.max_interface_entries {
+                (true, Rank::Idle)
+            } else if all.entries >= o.max_entries {
+                (false, Rank::Idle)
+            } else {
+                return true;
+            };
+            let Some(at) = self.first_giver(only_here.then_some(interface), last) else {
+                self.stats.refused += 1;
+                return false;
+            };
+            let Some(entry) = self.get(at) else { return false };
+            match (entry.state, entry.link.built) {
+                // Packets left to it and nobody has looked since: it is one of those that stay.
+                (Some(NeighborState::Stale), Some((adjacency, _))) if used(adjacency) => self.check(at, now),
+                (_, Some((adjacency, _))) if used(adjacency) => self.alter(at, |e| e.relied = true),
+                _ => self.remove(at),
             }
         }
-        true
     }
 
-    fn is_failed(&self, at: EntryIndex, stamp: u32) -> bool {
-        let slot = self.slots.get(at as usize).filter(|s| s.stamp == stamp);
-        let entry = slot.and_then(|s| s.entry.as_ref());
-        entry.is_some_and(|e| e.state == Some(NeighborState::Failed) && !e.pinned)
+    /// The first to make room, of all or of one interface, if it is of this rank or one before.
+    fn first_giver(&self, interface: Option<IfIndex>, last: Rank) -> Option<EntryIndex> {
+        let (rank, at) = match interface {
+            None => self.givers.first().map(|(rank, _, at)| (*rank, *at))?,
+            Some(i) => {
+                let range = (i, Rank::Failed, 0, 0)..=(i, Rank::Idle, u64::MAX, EntryIndex::MAX);
+                self.givers_on.range(range).next().map(|(_, rank, _, at)| (*rank, *at))?
+            }
+        };
+        (rank <= last).then_some(at)
     }
 }
 
@@ -579,10 +699,6 @@ fn stale_check(options: &NeighborOptions) -> u64 {
     (options.reachable / 8).clamp(1, 5 * SECOND)
 }
 
-fn is_exempt(entry: &Entry) -> bool {
-    entry.state.is_some() && (entry.pinned || entry.state == Some(NeighborState::Static))
-}
-
-fn counts_unresolved(entry: &Entry) -> bool {
-    !entry.pinned && matches!(entry.state, Some(NeighborState::Incomplete | NeighborState::Failed))
-}
+#[cfg(test)]
+#[path = "neighbor_tests.rs"]
+mod tests;

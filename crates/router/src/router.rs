@@ -265,14 +265,10 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         self.now = now;
         match event {
             RouterEvent::Unresolved { interface, address, asked } => {
-                if self.can_be_neighbor(interface, address, true) {
-                    self.neighbors.unresolved(now, interface, address, asked);
-                }
+                self.unresolved(interface, address, asked);
                 // A destination on one of several links may be on any of them.
                 for other in self.other_links(interface, address) {
-                    if self.can_be_neighbor(other, address, true) {
-                        self.neighbors.unresolved(now, other, address, false);
-                    }
+                    self.unresolved(other, address, false);
                 }
             }
             RouterEvent::AclHit(hit) => self.acl_log.add(now, hit, &self.acls),
@@ -284,7 +280,8 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
                     ArpKind::Gratuitous => self.learns_gratuitous(interface),
                     ArpKind::Other => false,
                 };
-                let how = Heard { create, confirm: asked || kind == ArpKind::Reply, replace: true };
+                let answer = kind == ArpKind::Reply;
+                let how = Heard { create, confirm: asked || answer, answer, replace: true };
                 self.heard(interface, address.into(), mac, how);
             }
             RouterEvent::NdSeen { interface, address, mac: None, kind } => {
@@ -295,14 +292,16 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
             }
             RouterEvent::NdSeen { interface, address, mac: Some(mac), kind } => {
                 let how = match kind {
-                    NdKind::Solicitation => Heard { create: true, confirm: false, replace: true },
+                    NdKind::Solicitation => {
+                        Heard { create: true, confirm: false, answer: false, replace: true }
+                    }
                     NdKind::Advertisement { solicited: true, overrides } => {
                         let create = self.was_asked(interface, address.into());
-                        Heard { create, confirm: true, replace: overrides }
+                        Heard { create, confirm: true, answer: true, replace: overrides }
                     }
                     NdKind::Advertisement { solicited: false, overrides } => {
                         let create = self.learns_gratuitous(interface);
-                        Heard { create, confirm: false, replace: overrides }
+                        Heard { create, confirm: false, answer: false, replace: overrides }
                     }
                 };
                 self.heard(interface, address.into(), mac, how);
@@ -348,6 +347,14 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         self.interfaces.current()
     }
 
+    fn unresolved(&mut self, interface: IfIndex, address: IpAddr, asked: bool) {
+        if self.can_be_neighbor(interface, address, true) {
+            let plane = &mut self.plane;
+            let used = &mut |adjacency| plane.take_used(adjacency);
+            self.neighbors.unresolved(self.now, interface, address, asked, used);
+        }
+    }
+
     fn heard(&mut self, interface: IfIndex, address: IpAddr, mac: [u8; 6], how: Heard) {
         let Some(own) = self.interfaces.current().get(interface) else { return };
         if own.owns(address) {
@@ -364,7 +371,9 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         }
         let known = self.neighbors.find(interface, address).is_some();
         if known || how.create && self.can_be_neighbor(interface, address, false) {
-            self.neighbors.heard(self.now, interface, address, mac, how);
+            let plane = &mut self.plane;
+            let used = &mut |adjacency| plane.take_used(adjacency);
+            self.neighbors.heard(self.now, interface, address, mac, how, used);
         }
     }
 

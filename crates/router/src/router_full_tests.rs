@@ -320,8 +320,9 @@ fn static_neighbours_leave_the_room_for_learned_ones_alone() {
         (10..20).map(|n| StaticNeighbor { interface: 1, address: [10, 0, 0, n].into(), mac: mac(n) });
     r.set_neighbors(0, statics.collect()).unwrap();
     for n in 2..=4 {
-        let address = [10, 0, 0, n].into();
-        r.event(0, RouterEvent::ArpSeen { interface: 1, address, mac: mac(n), kind: ArpKind::RequestForUs });
+        let address: std::net::Ipv4Addr = [10, 0, 0, n].into();
+        r.event(0, RouterEvent::Unresolved { interface: 1, address: address.into(), asked: false });
+        r.event(0, RouterEvent::ArpSeen { interface: 1, address, mac: mac(n), kind: ArpKind::Reply });
     }
     assert_eq!(["10.0.0.2", "10.0.0.3", "10.0.0.4"].map(|a| mac_of(&r, a)), [Some(2), Some(3), None]);
     r.set_neighbors(0, Vec::new()).unwrap();

@@ -319,9 +319,9 @@ fn a_scan_of_a_network_is_bounded_and_evicts_no_resolved_neighbour() {
     let mut r = router_with(options);
     r.apply(0, config(&[interface(1, &["10.0.0.1/8", "2001:db8::1/64"])], &[])).unwrap();
     for n in 1..=250u8 {
-        let address = [10, 1, 0, n].into();
-        let kind = ArpKind::RequestForUs;
-        r.event(0, RouterEvent::ArpSeen { interface: 1, address, mac: mac(n), kind });
+        let address = ip(&format!("10.1.0.{n}"));
+        r.event(0, RouterEvent::Unresolved { interface: 1, address, asked: false });
+        reply(&mut r, 0, 1, &address.to_string(), n);
     }
     for n in 0..100_000u32 {
         let now = u64::from(n) * SECOND / 1000;
