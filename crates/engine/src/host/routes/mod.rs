@@ -113,11 +113,10 @@ impl Routes {
         self.interfaces = interfaces;
         let mut concerned = Vec::new();
         let changed = self.objects.resolve_all(&self.interfaces);
-        self.change_objects(&changed, &mut concerned);
-        let interfaces = &self.interfaces;
-        let all = &mut Concerned(&mut concerned);
-        self.fpm4.resolve(|by| own_action(false, by, interfaces), all);
-        self.fpm6.resolve(|by| own_action(true, by, interfaces), all);
+        self.change_objects(changed);
+        self.fpm4.change_own();
+        self.fpm6.change_own();
+        self.settle(&mut concerned);
         out.extend(concerned.into_iter().map(|key| self.of_fpm(key)));
         let mut prefixes: Vec<(u32, IpNet)> = self.kernel.iter().map(|r| (r.table, r.prefix)).collect();
         prefixes.dedup();
@@ -156,13 +155,13 @@ impl Routes {
     }
 
     /// What FRR said, a batch at a time: of a route that it takes back and tells again in one go (its way of changing one)
-    /// only the last word counts.
+    /// only the last word counts, and so it does of a next-hop object.
     pub(super) fn fpm(&mut self, now: Instant, events: &mut Vec<FpmEvent>, out: &mut Vec<RouterChange>) {
         let mut touched: Vec<Key> = Vec::with_capacity(events.len());
         for event in events.drain(..) {
             match event {
                 FpmEvent::Connected(_) => {
-                    self.resolve_objects(&mut touched);
+                    self.settle(&mut touched);
                     self.fpm4.hold();
                     self.fpm6.hold();
                     self.objects.clear();
@@ -175,8 +174,6 @@ impl Routes {
                 }
                 FpmEvent::Event(Event::Nexthop(change, object)) => self.objects.tell(change, object),
                 FpmEvent::Event(Event::Route(change, route)) => {
-                    // Objects come before the routes by them: so these get their meaning at once.
-                    self.resolve_objects(&mut touched);
                     let key = (route.table, route.prefix);
                     if self.route(now, change, route) && touched.last() != Some(&key) {
                         touched.push(key);
@@ -185,7 +182,7 @@ impl Routes {
                 FpmEvent::Event(_) => {}
             }
         }
-        self.resolve_objects(&mut touched);
+        self.settle(&mut touched);
         out.extend(touched.into_iter().map(|key| self.of_fpm(key)));
         self.note();
     }
@@ -240,16 +237,9 @@ impl Routes {
             _ if route.unsupported().is_some() => By::Unsupported,
             _ => By::Own(route.kind, route.next_hops),
         };
-        let Routes { fpm4, fpm6, objects, interfaces, .. } = self;
-        let resolve = |ip6| {
-            move |by: &By| match by {
-                By::Object(id) => objects.action(*id).filter(|action| fits(ip6, action)).cloned(),
-                by => own_action(ip6, by, interfaces),
-            }
-        };
         let again = match prefix {
-            IpNet::V4(p) => fpm4.set(table, p, by, resolve(false)),
-            IpNet::V6(p) => fpm6.set(table, p, by, resolve(true)),
+            IpNet::V4(p) => self.fpm4.set(table, p, by),
+            IpNet::V6(p) => self.fpm6.set(table, p, by),
         };
         if again {
             self.sweep.told_again(now);
@@ -258,18 +248,27 @@ impl Routes {
     }
 
     /// Brings routes up to date with the objects that have changed; appends those that do something else now.
-    fn resolve_objects(&mut self, concerned: &mut Vec<Key>) {
+    fn settle(&mut self, concerned: &mut Vec<Key>) {
         if self.objects.is_changed() {
             let changed = self.objects.resolve(&self.interfaces);
-            self.change_objects(&changed, concerned);
+            self.change_objects(changed);
         }
+        let Routes { fpm4, fpm6, objects, interfaces, .. } = self;
+        let (objects, interfaces) = (&*objects, &*interfaces);
+        let resolve = |ip6| {
+            move |by: &By| match by {
+                By::Object(id) => objects.action(*id).filter(|action| fits(ip6, action)).cloned(),
+                by => own_action(ip6, by, interfaces),
+            }
+        };
+        fpm4.settle(resolve(false), &mut Concerned(concerned));
+        fpm6.settle(resolve(true), &mut Concerned(concerned));
     }
 
-    fn change_objects(&mut self, changed: &[u32], concerned: &mut Vec<Key>) {
+    fn change_objects(&mut self, changed: Vec<u32>) {
         for id in changed {
-            let action = self.objects.action(*id);
-            self.fpm4.change(*id, action, &mut Concerned(concerned));
-            self.fpm6.change(*id, action.filter(|action| fits(true, action)), &mut Concerned(concerned));
+            self.fpm4.change(id);
+            self.fpm6.change(id);
         }
     }
 

@@ -82,6 +82,38 @@ fn fpm(routes: &mut Routes, now: Instant, events: Vec<FpmEvent>) -> Vec<String> 
     say(out)
 }
 
+/// How many routes a batch has the router change.
+fn expanded(routes: &mut Routes, now: Instant, mut events: Vec<FpmEvent>) -> usize {
+    let mut out = Vec::new();
+    routes.fpm(now, &mut events, &mut out);
+    out.len()
+}
+
+#[test]
+fn an_object_that_changes_between_routes_costs_its_routes_once_a_batch() {
+    let (mut r, now) = (routes(), Instant::now());
+    let prefix = |n: u32| format!("{}/32", std::net::Ipv4Addr::from(0x1400_0000 + n));
+    let object = |n: u32| object(7, NexthopAction::Forward(hop(&format!("10.0.0.{}", 1 + n % 200), 10)));
+    let first = (0..1000).map(|n| told(route(&prefix(n), Some(7), vec![])));
+    assert_eq!(expanded(&mut r, now, [connected(), object(0)].into_iter().chain(first).collect()), 1000);
+    // Object, route, object, route: what the object says at the end counts, for each route once, and the new ones.
+    let alternating = (1..=500).flat_map(|n| [object(n), told(route(&prefix(1000 + n), Some(7), vec![]))]);
+    let (all, others) = (expanded(&mut r, now, alternating.collect()), 500);
+    assert!(all <= 1000 + 2 * others, "{all} changes of 1,500 routes");
+    let Some(RouteAction::Forward(paths)) = r.fpm4.action(254, "20.0.0.5/32".parse().unwrap()).map(|a| &**a)
+    else {
+        panic!("it forwards")
+    };
+    assert_eq!(paths[0].gateway, Some("10.0.0.101".parse().unwrap()));
+    // Groups around it, too.
+    let groups =
+        (0..300).flat_map(|n| [object(n), group(8, &[(7, 1)]), told(route(&prefix(n), Some(8), vec![]))]);
+    let all = expanded(&mut r, now, groups.collect());
+    assert!(all <= 1500 + 300, "{all} changes");
+    // Back where it was: nothing to do for any route.
+    assert_eq!(expanded(&mut r, now, vec![object(1), object(299)]), 0);
+}
+
 #[test]
 fn objects_and_groups_say_what_routes_by_them_do_whatever_the_order() {
     let (mut r, now) = (routes(), Instant::now());

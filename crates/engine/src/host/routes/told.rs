@@ -2,12 +2,13 @@
 //!
 //! A full table has a million routes and a few hundred *ways* to forward them: a next-hop object, or next hops of a route's
 //! own. Each route names its way, and each way knows its routes: when an object changes, what it costs depends on the routes
-//! by that object and not on the table. What cannot be used is counted as it changes.
+//! by that object and not on the table. What cannot be used is counted as it changes. Ways that have changed are looked at once,
+//! at the end of a batch ([`Told::settle`]), however often they changed in it.
 //!
 //! Memory: a route's prefix, twice, and two words.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ struct Way<N> {
     what: What,
     /// What its routes do; `None`: they cannot be used.
     action: Option<Arc<RouteAction>>,
+    /// Nobody has found out yet what they do.
+    fresh: bool,
     routes: Vec<N>,
 }
 
@@ -54,6 +57,8 @@ pub(super) struct Told<N> {
     /// Ways of this session, by object and table, and the others.
     objects: BTreeMap<(u32, u32), u32>,
     others: HashMap<u32, HashMap<By, u32>>,
+    /// Ways whose routes may do something else by now.
+    changed: BTreeSet<u32>,
     len: usize,
     unusable: usize,
 }
@@ -66,6 +71,7 @@ impl<N: Copy + Eq + Hash> Told<N> {
             free: Vec::new(),
             objects: BTreeMap::new(),
             others: HashMap::new(),
+            changed: BTreeSet::new(),
             len: 0,
             unusable: 0,
         }
@@ -81,26 +87,17 @@ impl<N: Copy + Eq + Hash> Told<N> {
         self.unusable
     }
 
-    /// What a route does; `None`: it is not there or cannot be used.
+    /// What a route does as of the last [`settle`](Self::settle); `None`: it is not there or cannot be used.
     pub(super) fn action(&self, table: u32, prefix: N) -> Option<&Arc<RouteAction>> {
         let place = self.tables.get(&table)?.get(&prefix)?;
         self.way(place.way)?.action.as_ref()
     }
 
-    /// Adds a route or replaces it; `resolve` says what routes by this do. Whether it replaces one of an earlier session.
-    pub(super) fn set(
-        &mut self,
-        table: u32,
-        prefix: N,
-        by: By,
-        resolve: impl FnOnce(&By) -> Option<Arc<RouteAction>>,
-    ) -> bool {
+    /// Adds a route or replaces it. Whether it replaces one of an earlier session.
+    pub(super) fn set(&mut self, table: u32, prefix: N, by: By) -> bool {
         let number = match self.find(table, &by) {
             Some(number) => number,
-            None => {
-                let action = resolve(&by);
-                self.add_way(table, by, action)
-            }
+            None => self.add_way(table, by),
         };
         let Some(Some(way)) = self.ways.get_mut(number as usize) else { return false };
         let place = Place { way: number, at: way.routes.len() as u32 };
@@ -129,28 +126,26 @@ impl<N: Copy + Eq + Hash> Told<N> {
         true
     }
 
-    /// Routes by an object do this from now on; appends those that concerns.
-    pub(super) fn change(
-        &mut self,
-        object: u32,
-        action: Option<&Arc<RouteAction>>,
-        concerned: &mut impl Extend<(u32, N)>,
-    ) {
-        let all = self.objects.range((object, 0)..=(object, u32::MAX)).map(|(_, number)| *number);
-        for number in all.collect::<Vec<u32>>() {
-            self.act(number, action.cloned(), concerned);
-        }
+    /// Routes by an object may do something else from now on.
+    pub(super) fn change(&mut self, object: u32) {
+        let all = self.objects.range((object, 0)..=(object, u32::MAX));
+        self.changed.extend(all.map(|(_, number)| *number));
     }
 
-    /// Finds out anew what routes by next hops of their own do; appends those that concerns.
-    pub(super) fn resolve(
+    /// Routes by next hops of their own may do something else from now on.
+    pub(super) fn change_own(&mut self) {
+        self.changed.extend(self.others.values().flat_map(HashMap::values));
+    }
+
+    /// Finds out what routes do whose ways have changed or are new, of `resolve`; appends those that do something else than
+    /// before, but not those of new ways, which have just been told.
+    pub(super) fn settle(
         &mut self,
         resolve: impl Fn(&By) -> Option<Arc<RouteAction>>,
         concerned: &mut impl Extend<(u32, N)>,
     ) {
-        for number in self.others.values().flat_map(HashMap::values).copied().collect::<Vec<u32>>() {
-            let by = self.way(number).and_then(|way| way.what.as_ref());
-            if let Some(action) = by.map(&resolve) {
+        for number in std::mem::take(&mut self.changed) {
+            if let Some(action) = self.way(number).and_then(|way| way.what.as_ref()).map(&resolve) {
                 self.act(number, action, concerned);
             }
         }
@@ -206,7 +201,7 @@ impl<N: Copy + Eq + Hash> Told<N> {
         }
     }
 
-    fn add_way(&mut self, table: u32, by: By, action: Option<Arc<RouteAction>>) -> u32 {
+    fn add_way(&mut self, table: u32, by: By) -> u32 {
         let number = self.free.pop().unwrap_or_else(|| {
             self.ways.push(None);
             self.ways.len() as u32 - 1
@@ -216,14 +211,16 @@ impl<N: Copy + Eq + Hash> Told<N> {
             by => self.others.entry(table).or_default().insert(by.clone(), number),
         };
         if let Some(slot) = self.ways.get_mut(number as usize) {
-            *slot = Some(Way { table, what: Some(by), action, routes: Vec::new() });
+            *slot = Some(Way { table, what: Some(by), action: None, fresh: true, routes: Vec::new() });
         }
+        self.changed.insert(number);
         number
     }
 
     /// A way's routes do this from now on.
     fn act(&mut self, number: u32, action: Option<Arc<RouteAction>>, concerned: &mut impl Extend<(u32, N)>) {
         let Some(Some(way)) = self.ways.get_mut(number as usize) else { return };
+        let fresh = std::mem::replace(&mut way.fresh, false);
         if way.action == action {
             return;
         }
@@ -233,7 +230,9 @@ impl<N: Copy + Eq + Hash> Told<N> {
             _ => {}
         }
         way.action = action;
-        concerned.extend(way.routes.iter().map(|prefix| (way.table, *prefix)));
+        if !fresh {
+            concerned.extend(way.routes.iter().map(|prefix| (way.table, *prefix)));
+        }
     }
 
     /// A route is no longer at this place, in the table neither. Whether it was of an earlier session.
@@ -272,6 +271,7 @@ impl<N: Copy + Eq + Hash> Told<N> {
             }
             None => {}
         }
+        self.changed.remove(&number);
         self.free.push(number);
     }
 }
@@ -310,7 +310,10 @@ mod tests {
                             1..=4 => By::Object(n),
                             n => By::Own(RouteKind::Unicast, vec![NextHop::default(); n as usize - 5]),
                         };
-                        let replaced = told.set(table, prefix, by.clone(), |by| of(&objects, by));
+                        let replaced = told.set(table, prefix, by.clone());
+                        let mut concerned = Vec::new();
+                        told.settle(|by| of(&objects, by), &mut concerned);
+                        prop_assert_eq!(concerned, []);
                         let had = model.insert(key, Some(by));
                         prop_assert_eq!(replaced, had == Some(None));
                     }
@@ -318,7 +321,10 @@ mod tests {
                     5 | 6 => {
                         let before = objects.insert(n, prefix).unwrap_or(0);
                         let mut concerned = Vec::new();
-                        told.change(n, action(prefix).as_ref(), &mut concerned);
+                        // Back and forth in one batch is no change.
+                        told.change(n);
+                        told.change(n);
+                        told.settle(|by| of(&objects, by), &mut concerned);
                         let by = model.iter().filter(|(_, what)| **what == Some(By::Object(n)));
                         let want: HashSet<_> = by.map(|(key, _)| *key).collect();
                         let differs = action(before) != action(prefix);
