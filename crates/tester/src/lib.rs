@@ -15,6 +15,7 @@ pub mod frame;
 pub mod ip;
 pub mod oracle;
 pub mod pace;
+pub mod receive;
 pub mod report;
 pub mod rng;
 pub mod sequence;

@@ -143,7 +143,8 @@ impl Pacer {
     /// who sends it before anything new.
     #[inline]
     pub fn due(&mut self, now: u64, room: u32) -> u32 {
-        if self.left == 0 && (now < self.next.tick() || now < self.not_before || self.next.tick() >= self.end) {
+        if self.left == 0 && (now < self.next.tick() || now < self.not_before || self.next.tick() >= self.end)
+        {
             return 0;
         }
         self.take(now, room)
