@@ -14,6 +14,8 @@ pub mod flow;
 pub mod frame;
 pub mod ip;
 pub mod oracle;
+pub mod pace;
+pub mod receive;
 pub mod report;
 pub mod rng;
 pub mod sequence;

@@ -43,6 +43,11 @@ impl Sequence {
         }
     }
 
+    /// A stream that begins with this number instead of 0.
+    pub fn starting_at(number: u32) -> Self {
+        Sequence { next: number, ..Sequence::default() }
+    }
+
     /// One above the highest number received: what is outstanding is the number sent minus this (modulo 2³²).
     pub fn expected(&self) -> u32 {
         self.next

@@ -82,6 +82,11 @@ impl Kernel {
         })
     }
 
+    /// The addresses of an interface, unusable ones as well.
+    pub(super) fn addresses(&self, index: u32) -> impl Iterator<Item = &Address> {
+        self.addresses.get(&index).into_iter().flatten()
+    }
+
     /// The addresses of the loopback, which are the system's on whatever interface, without 127/8 and ::1.
     pub(super) fn loopback(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let loopbacks = self.links.values().filter(|l| l.loopback && l.up);

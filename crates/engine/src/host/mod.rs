@@ -14,6 +14,7 @@
 //! [`kernel`] is what Linux says of interfaces, [`routes`] what it and FRR say of routes, [`multicast`] what it says of
 //! multicast routes; all three are free of sockets.
 
+mod announce;
 mod kernel;
 mod multicast;
 mod neighbors;

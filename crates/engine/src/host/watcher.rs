@@ -17,8 +17,9 @@ use linerate_pipeline::{IfIndex, PortId, VrfId};
 use linerate_router::neighbor;
 use linerate_router::update::Updated;
 use linerate_router::{RouteAction, Source, StaticNeighbor};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
+use super::announce::Announcements;
 use super::kernel::{Kernel, View};
 use super::multicast::Groups;
 use super::neighbors::{Key, Known, Neighbors};
@@ -131,6 +132,7 @@ pub(super) struct Host {
     statics: Vec<StaticNeighbor>,
     /// Neighbours that Linux was told.
     told: Neighbors,
+    announcements: Announcements,
     ticks: u32,
     status: Arc<Mutex<HostStatus>>,
     refused: (u64, Option<String>),
@@ -186,6 +188,7 @@ impl Host {
             changes: Vec::new(),
             statics,
             told: Neighbors::default(),
+            announcements: Announcements::default(),
             ticks: 0,
             status,
             refused: (0, None),
@@ -232,6 +235,7 @@ impl Host {
         }
         // What Linux was told of the tap before went with it.
         self.told.forget(index);
+        self.announcements.made(Instant::now(), index, &mirror.addresses);
         mirror.tap = Some(tap.index());
         mirror.carrier = Some(carrier);
         mirror.view = None;
@@ -321,6 +325,20 @@ impl Host {
             Some(Member { name: &m.name, tap: m.tap?, table: m.table, addresses })
         });
         tables.follow(writer, members);
+    }
+
+    /// Tells Linux the addresses of new taps once more, as they are.
+    fn announce_again(&mut self, now: Instant) {
+        let Host { announcements, mirrors, kernel, writer, .. } = self;
+        announcements.due(now, |index, ours| {
+            let Some(tap) = mirrors.get(&index).and_then(|m| m.tap) else { return };
+            for address in kernel.addresses(tap).filter(|a| ours(&a.address) && !a.tentative && !a.duplicate)
+            {
+                if let Err(error) = writer.address(Operation::Replace, address) {
+                    debug!("an address cannot be told again: {error}");
+                }
+            }
+        });
     }
 
     /// Makes the taps anew that are missing.
@@ -566,6 +584,7 @@ impl Watcher for Host {
             self.tell_linux();
         }
         self.mirrors.values_mut().for_each(Mirror::settle);
+        self.announce_again(now);
         if self.ticks.is_multiple_of(RETRY) && self.mirrors.values().any(|m| m.tap.is_none()) {
             self.remake_taps();
         }
