@@ -254,6 +254,8 @@ def test_a_gateway_that_asks_before_it_is_resolved(tmp_path):
         router.check({"out": [question]}, {"out": [reply("198.18.3.1", ours(3), "198.18.3.9", mac)]}, besides=again)
         question6 = solicitation("2001:db8:3::9", mac, "2001:db8:3::1")
         router.check({"out": [question6]}, {"out": [advertisement("2001:db8:3::1", ours(3), "2001:db8:3::9", mac)]}, besides=again)
+        # The answers went out from a worker; the router's control learns of the gateway a few milliseconds later.
+        wait("learned", lambda: all(n[1] == mac for n in known(router, "198.18.3.9") + known(router, "2001:db8:3::9")), 0.5, 0.005)
         through = [bytes(Ether(src=ours(3), dst=mac, type=f.type) / Raw(routed(f, 3)[14:])) for f in (frame, frame6)]
         router.check({"in": [frame, frame6]}, {"out": through})
         for address in ("198.18.3.9", "2001:db8:3::9"):

@@ -299,6 +299,49 @@ def test_neighbours_are_seen_and_set_in_linux(place):
     ping(a, "198.18.2.77", 1, "-W 1", loss=1)
 
 
+def test_static_neighbours_on_both_sides(tmp_path):
+    """Those of the configuration are permanent in Linux; of those of Linux one that cannot be keeps no other back."""
+    mac = "02:00:00:00:09:99"
+    with lab.hosts("lrk-a") as (a,), routing.spaces("lrk-r") as (r,):
+        a.address("198.18.1.2/24", "198.18.1.1")
+        text = routing.config(r, {"lan": (routing.device(a.outside), ["198.18.1.1/24", "2001:db8:1::1/64"])})
+        for address in ("198.18.1.9", "2001:db8:1::9"):
+            text += f'\n[[neighbor]]\ninterface = "lan"\naddress = "{address}"\nmac = "{mac}"\n'
+        with routing.linerate(tmp_path, text, "lrkstat", LOSSES) as router:
+            def of_linux(address):
+                return r.run(f"ip neigh show {address} dev lan").stdout
+
+            def there():
+                return all(mac in of_linux(n) and "PERMANENT" in of_linux(n) for n in ("198.18.1.9", "2001:db8:1::9"))
+
+            def static(address):
+                return [n for n in router.show("neighbors")["neighbors"] if n["address"] == address and n["state"] == "static"]
+            wait("permanent in Linux", there, show=lambda: r.run("ip neigh show").stdout)
+            r.run("ip neigh del 198.18.1.9 dev lan")
+            r.run("ip -6 neigh flush dev lan nud permanent", check=False)
+            wait("put back", there, show=lambda: r.run("ip neigh show").stdout)
+            r.run("ip link set lan down")
+            r.run("ip link set lan up")
+            wait("there after a flap", there, show=lambda: r.run("ip neigh show").stdout)
+
+            # One of our own addresses, and one that can be.
+            r.run("ip neigh replace 198.18.1.1 lladdr 02:00:00:00:09:01 dev lan nud permanent")
+            r.run("ip neigh replace 198.18.1.77 lladdr 02:00:00:00:09:77 dev lan nud permanent")
+            wait("taken over", lambda: static("198.18.1.77"))
+            assert static("198.18.1.9") and not static("198.18.1.1")
+            wait("named", lambda: "198.18.1.1" in router.log.read_text(), show=router.log.read_text)
+            r.run("ip neigh del 198.18.1.77 dev lan")
+            wait("no longer", lambda: not static("198.18.1.77"))
+            # A neighbour that both know becomes Linux's own: it is left alone.
+            ping(a, "198.18.1.1")
+            wait("known to Linux", lambda: a.mac in of_linux("198.18.1.2"))
+            r.run(f"ip neigh replace 198.18.1.2 lladdr {a.mac} dev lan nud permanent")
+            wait("static", lambda: static("198.18.1.2"))
+            time.sleep(1)
+            assert static("198.18.1.2") and "PERMANENT" in of_linux("198.18.1.2")
+            assert static("198.18.1.9") and there()
+
+
 def test_a_link_that_flaps_keeps_its_addresses(tmp_path):
     """The wire of linerate is a device that knows its link state (a tap of DPDK's); linerate itself is in a namespace."""
     with routing.spaces("lrk-w", "lrk-r") as (wire, r):

@@ -615,8 +615,23 @@ fn what_is_written_is_there() {
             line.split_whitespace().collect::<Vec<_>>().join(" "),
             "900: from 10.0.0.0/8 fwmark 0x7/0xff iif eth0 lookup 1000"
         );
+        mirror.log.clear();
         writer.rule(Operation::Delete, &rule).unwrap();
         assert!(!ip("rule show").contains("900:"));
+        mirror.settle(&mut monitor).await;
+        let seen = RuleSeen {
+            v6: false,
+            multicast: false,
+            priority: 900,
+            table: Some(1000),
+            from: rule.from,
+            input: rule.input.clone(),
+            output: None,
+        };
+        for change in [Change::Add, Change::Delete] {
+            let event = MonitorEvent::Event(Event::Rule(change, seen.clone()));
+            assert!(mirror.log.contains(&event), "{:?}", mirror.log);
+        }
         let v6_rule =
             Rule { v6: true, from: None, input: None, mark: None, target: RuleTarget::Unreachable, ..rule };
         writer.rule(Operation::Add, &v6_rule).unwrap();

@@ -190,15 +190,6 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         self.acls.replace(acls, bindings)
     }
 
-    /// Replaces all static neighbours.
-    pub fn set_neighbors(&mut self, now: u64, neighbors: Vec<StaticNeighbor>) -> Result<(), RouterError> {
-        check_neighbors(&neighbors, self.interfaces.current())?;
-        self.now = now;
-        self.use_neighbors(neighbors);
-        self.finish();
-        Ok(())
-    }
-
     /// Replaces all routes of a source (configuration, or a daemon after a restart) in one VRF. A later route for the same prefix
     /// replaces an earlier one.
     pub fn set_routes(
@@ -526,7 +517,7 @@ impl<F4: Fib<u32>, F6: Fib<u128>> Router<F4, F6> {
         result
     }
 
-    fn use_neighbors(&mut self, neighbors: Vec<StaticNeighbor>) {
+    pub(crate) fn use_neighbors(&mut self, neighbors: Vec<StaticNeighbor>) {
         let wanted: BTreeMap<_, _> =
             neighbors.into_iter().map(|n| ((n.interface, n.address), n.mac)).collect();
         let old = std::mem::replace(&mut self.statics, wanted);

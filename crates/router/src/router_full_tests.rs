@@ -329,6 +329,26 @@ fn static_neighbours_leave_the_room_for_learned_ones_alone() {
     assert_eq!((r.neighbors().count(), r.stats().neighbor_events.refused), (2, 1));
 }
 
+#[test]
+fn a_static_neighbour_that_cannot_be_keeps_no_other_back() {
+    let mut r = router_with(NeighborOptions::default());
+    r.set_interfaces(0, [interface(1, &["10.0.0.1/24"])]).unwrap();
+    let of = |interface, n| StaticNeighbor { interface, address: [10, 0, 0, n].into(), mac: mac(n) };
+    // One of ours, one of an interface that is gone.
+    let all = vec![of(1, 2), of(1, 1), of(7, 3), of(1, 4)];
+    let refused = r.set_neighbors_that_can_be(0, all.clone());
+    let problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
+    assert_eq!(problems.len(), 2);
+    assert!(problems[0].contains("10.0.0.1") && problems[1].contains("10.0.0.3"), "{problems:?}");
+    assert_eq!(["10.0.0.2", "10.0.0.4"].map(|a| mac_of(&r, a)), [Some(2), Some(4)]);
+    // Those that were there and cannot be any more go.
+    r.set_interfaces(1, [interface(1, &["10.0.0.2/24"]), interface(7, &["10.0.7.1/24"])]).unwrap();
+    assert_eq!(r.set_neighbors_that_can_be(1, all).len(), 1);
+    assert_eq!(r.neighbors().count(), 3);
+    assert!(r.set_neighbors(2, vec![of(1, 2)]).is_err());
+    assert_eq!(r.neighbors().count(), 3, "all or none");
+}
+
 /// The cable of a port with many interfaces: one look at them, whatever the number of routes.
 #[test]
 fn a_link_that_goes_down_costs_its_interfaces_and_not_the_table() {

@@ -12,6 +12,11 @@ use linerate_pipeline::interface::VirtualMac;
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
     links: BTreeMap<u32, Link>,
+    /// Of these, loopbacks, and macvlans by the interface that they are on.
+    loopbacks: BTreeSet<u32>,
+    macvlans: BTreeSet<(u32, u32)>,
+    /// Interfaces of which something was said that [`view`](Self::view) shows, since that was last asked.
+    touched: BTreeSet<u32>,
     /// By interface, in the order in which they were told: the first of a family is the one to speak with.
     addresses: BTreeMap<u32, Vec<Address>>,
     neighbors: BTreeMap<(u32, IpAddr), Neighbor>,
@@ -87,20 +92,22 @@ impl Kernel {
         self.addresses.get(&index).into_iter().flatten()
     }
 
+    /// Interfaces whose view may have changed since the last call.
+    pub(super) fn take_touched(&mut self) -> BTreeSet<u32> {
+        std::mem::take(&mut self.touched)
+    }
+
     /// The addresses of the loopback, which are the system's on whatever interface, without 127/8 and ::1.
     pub(super) fn loopback(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        let loopbacks = self.links.values().filter(|l| l.loopback && l.up);
+        let loopbacks = self.loopbacks.iter().filter_map(|l| self.links.get(l)).filter(|l| l.up);
         let addresses = loopbacks.filter_map(|l| self.addresses.get(&l.index)).flatten();
         addresses.map(|a| a.address.addr()).filter(|a| !a.is_loopback())
     }
 
     /// Virtual routers on an interface: its macvlans, with their addresses.
     fn virtuals(&self, index: u32) -> impl Iterator<Item = VirtualMac> + '_ {
-        let on = move |l: &&Link| {
-            l.up && l.parent == Some(index)
-                && matches!(&l.detail, LinkDetail::Other(kind) if kind == "macvlan")
-        };
-        self.links.values().filter(on).filter_map(|l| {
+        let on = self.macvlans.range((index, 0)..=(index, u32::MAX)).filter_map(|(_, l)| self.links.get(l));
+        on.filter(|l| l.up).filter_map(|l| {
             let addresses = self.addresses.get(&l.index).into_iter().flatten().filter(|a| !a.duplicate);
             Some(VirtualMac { mac: l.mac?.0, addresses: addresses.map(|a| a.address.addr()).collect() })
         })
@@ -140,7 +147,7 @@ impl Kernel {
         match section {
             Section::Links => {
                 for index in std::mem::take(&mut self.stale_links) {
-                    self.links.remove(&index);
+                    self.set_link(index, None);
                     self.addresses.remove(&index);
                 }
                 self.listed.0 = true;
@@ -170,12 +177,47 @@ impl Kernel {
         let interfaces = match change {
             Change::Delete => {
                 self.addresses.remove(&link.index);
-                self.neighbors.retain(|(i, _), _| *i != link.index);
-                self.links.remove(&link.index).is_some()
+                let (first, last) = (IpAddr::from([0; 4]), IpAddr::from([0xff; 16]));
+                let its = self.neighbors.range((link.index, first)..=(link.index, last));
+                for key in its.map(|(key, _)| *key).collect::<Vec<_>>() {
+                    self.neighbors.remove(&key);
+                }
+                self.set_link(link.index, None)
             }
-            _ => self.links.insert(link.index, link.clone()).as_ref() != Some(link),
+            _ => self.set_link(link.index, Some(link)),
         };
         Changed { interfaces, ..Changed::default() }
+    }
+
+    /// Makes this what is known of a link; whether it was something else.
+    fn set_link(&mut self, index: u32, link: Option<&Link>) -> bool {
+        if self.links.get(&index) == link {
+            return false;
+        }
+        // Of what it was on before, too.
+        self.touch(index);
+        self.loopbacks.remove(&index);
+        if let Some(parent) = self.links.get(&index).and_then(macvlan_on) {
+            self.macvlans.remove(&(parent, index));
+        }
+        match link {
+            Some(link) => drop(self.links.insert(index, link.clone())),
+            None => drop(self.links.remove(&index)),
+        }
+        if link.is_some_and(|l| l.loopback) {
+            self.loopbacks.insert(index);
+        }
+        if let Some(parent) = link.and_then(macvlan_on) {
+            self.macvlans.insert((parent, index));
+        }
+        self.touch(index);
+        true
+    }
+
+    /// Something of a link has changed, and with it what shows of it where it is a macvlan.
+    fn touch(&mut self, index: u32) {
+        self.touched.insert(index);
+        self.touched.extend(self.links.get(&index).and_then(macvlan_on));
     }
 
     fn address(&mut self, change: Change, address: &Address) -> Changed {
@@ -184,13 +226,17 @@ impl Kernel {
             Change::Delete => self.forget_address(address.interface, address.address),
             _ => {
                 let all = self.addresses.entry(address.interface).or_default();
-                match all.iter_mut().find(|a| a.address == address.address) {
+                let changed = match all.iter_mut().find(|a| a.address == address.address) {
                     Some(known) => std::mem::replace(known, address.clone()) != *address,
                     None => {
                         all.push(address.clone());
                         true
                     }
+                };
+                if changed {
+                    self.touch(address.interface);
                 }
+                changed
             }
         };
         Changed { interfaces, ..Changed::default() }
@@ -200,7 +246,11 @@ impl Kernel {
         let Some(all) = self.addresses.get_mut(&interface) else { return false };
         let before = all.len();
         all.retain(|a| a.address != address);
-        all.len() != before
+        let changed = all.len() != before;
+        if changed {
+            self.touch(interface);
+        }
+        changed
     }
 
     fn neighbor(&mut self, change: Change, neighbor: &Neighbor) -> Changed {
@@ -223,10 +273,76 @@ impl Kernel {
     }
 }
 
+/// The interface that a macvlan is on.
+fn macvlan_on(link: &Link) -> Option<u32> {
+    link.parent.filter(|_| matches!(&link.detail, LinkDetail::Other(kind) if kind == "macvlan"))
+}
+
 fn is_permanent(n: &Neighbor) -> bool {
     matches!(n.state, NeighborState::Permanent | NeighborState::NoArp)
         && !n.external
         && !n.proxy
         && !n.address.is_multicast()
         && n.mac.is_some_and(|m| m.0[0] & 1 == 0 && m.0 != [0; 6])
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_linux::route::Mac;
+
+    use super::*;
+
+    fn link(index: u32, parent: Option<u32>) -> Link {
+        Link {
+            index,
+            name: format!("if{index}"),
+            mac: Some(Mac([2, 0, 0, 0, 0, index as u8])),
+            mtu: 1500,
+            up: true,
+            carrier: true,
+            loopback: index == 1,
+            master: None,
+            parent,
+            detail: parent.map_or(LinkDetail::Plain, |_| LinkDetail::Other("macvlan".into())),
+        }
+    }
+
+    fn address(interface: u32, text: &str) -> Address {
+        let address = text.parse().unwrap();
+        Address { interface, address, peer: None, tentative: false, duplicate: false, secondary: false }
+    }
+
+    fn tell(kernel: &mut Kernel, event: Event) -> Vec<u32> {
+        kernel.apply(&MonitorEvent::Event(event));
+        kernel.take_touched().into_iter().collect()
+    }
+
+    #[test]
+    fn a_message_touches_its_interface_and_what_that_is_on() {
+        let mut k = Kernel::default();
+        for index in [1, 10, 11] {
+            assert_eq!(tell(&mut k, Event::Link(Change::Add, link(index, None))), [index]);
+        }
+        assert_eq!(tell(&mut k, Event::Link(Change::Add, link(11, None))), [0; 0], "nothing new");
+        assert_eq!(tell(&mut k, Event::Link(Change::Add, link(20, Some(10)))), [10, 20]);
+        let vip = address(20, "10.0.0.9/32");
+        assert_eq!(tell(&mut k, Event::Address(Change::Add, vip.clone())), [10, 20]);
+        assert_eq!(tell(&mut k, Event::Address(Change::Add, vip.clone())), [0; 0]);
+        let virtuals = |k: &Kernel, index| k.view(index).unwrap().virtuals;
+        assert_eq!(virtuals(&k, 10)[0].addresses, ["10.0.0.9".parse::<IpAddr>().unwrap()]);
+        // It moves to another interface, loses its address, and goes.
+        assert_eq!(tell(&mut k, Event::Link(Change::Add, link(20, Some(11)))), [10, 11, 20]);
+        assert_eq!((virtuals(&k, 10).len(), virtuals(&k, 11).len()), (0, 1));
+        assert_eq!(tell(&mut k, Event::Address(Change::Delete, vip)), [11, 20]);
+        assert_eq!(tell(&mut k, Event::Link(Change::Delete, link(20, Some(11)))), [11, 20]);
+        assert_eq!(virtuals(&k, 11), []);
+        assert_eq!(tell(&mut k, Event::Address(Change::Add, address(1, "198.18.0.1/32"))), [1]);
+        assert_eq!(k.loopback().collect::<Vec<_>>(), ["198.18.0.1".parse::<IpAddr>().unwrap()]);
+        // A listing that no longer names one.
+        k.apply(&MonitorEvent::Begin(Section::Links));
+        k.apply(&MonitorEvent::Event(Event::Link(Change::Add, link(10, None))));
+        k.apply(&MonitorEvent::End(Section::Links));
+        assert_eq!(k.take_touched().into_iter().collect::<Vec<_>>(), [1, 11]);
+        assert!(k.view(11).is_none() && k.loopback().next().is_none());
+    }
 }

@@ -31,6 +31,11 @@ impl Neighbors {
         self.0.retain(|key, known| now.contains_key(key) || !tell(Operation::Delete, *key, *known));
     }
 
+    /// Linux has an entry of its own there, or none any more: it does not know this one from us.
+    pub(super) fn lost(&mut self, key: &Key) {
+        self.0.remove(key);
+    }
+
     /// The tap of an interface is another one: Linux knows nobody there.
     pub(super) fn forget(&mut self, interface: IfIndex) {
         self.0.retain(|(of, _), _| *of != interface);
@@ -70,6 +75,17 @@ mod tests {
         assert_eq!(told(&mut n, &stale[..1], false), [(Operation::Delete, 1)]);
         assert_eq!(told(&mut n, &stale[..1], true), [(Operation::Delete, 1)]);
         assert_eq!(told(&mut n, &stale[..1], true), []);
+    }
+
+    #[test]
+    fn what_linux_has_lost_is_told_again_and_what_is_its_own_is_left_alone() {
+        let mut n = Neighbors::default();
+        let both = [0, 1].map(|i| (key(i), ([2, 0, 0, 0, 0, 1], NeighborState::Permanent)));
+        told(&mut n, &both, true);
+        n.lost(&key(0));
+        assert_eq!(told(&mut n, &both, true), [(Operation::Replace, 0)]);
+        n.lost(&key(1));
+        assert_eq!(told(&mut n, &both[..1], true), []);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use linerate_linux::netlink::{Operation, Rule, RuleTarget, Writer};
-use linerate_linux::route::{NextHop, Protocol, Route, RouteKind, Scope};
+use linerate_linux::route::{NextHop, Protocol, Route, RouteKind, RuleSeen, Scope};
 use tracing::{debug, warn};
 
 /// Linux's table `main`, which needs no rules.
@@ -100,6 +100,24 @@ impl Tables {
         self.connected.len() < before
     }
 
+    /// Linux has lost a rule, as `ip rule flush` does it. Whether it was one of ours and has to be made again; those that we
+    /// delete ourselves are ours no more when Linux says so.
+    pub(super) fn lost_rule(&mut self, gone: &RuleSeen) -> bool {
+        let asks = match (&gone.input, &gone.output, gone.from) {
+            (Some(name), None, None) => Asks::Input(name.clone()),
+            (None, Some(name), None) => Asks::Output(name.clone()),
+            (None, None, Some(from)) if from.prefix_len() == from.max_prefix_len() => Asks::From(from.addr()),
+            _ => return false,
+        };
+        let of = Of { v6: gone.v6, multicast: gone.multicast };
+        gone.priority == PRIORITY && gone.table.is_some_and(|table| self.rules.remove(&(asks, of, table)))
+    }
+
+    /// Messages of Linux were lost, and perhaps with them that a rule is gone: all are to be made again that are not there.
+    pub(super) fn doubt_rules(&mut self) {
+        self.rules.clear();
+    }
+
     /// Takes everything back.
     pub(super) fn clear(&mut self, writer: &mut Writer) {
         self.follow(writer, std::iter::empty());
@@ -145,5 +163,37 @@ fn route((table, prefix, tap, own): &(u32, IpNet, u32, IpAddr)) -> Route {
         mtu: None,
         nexthop: None,
         next_hops: vec![NextHop { interface: Some(*tap), ..NextHop::default() }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_that_goes_is_ours_while_we_want_it() {
+        let of = Of { v6: true, multicast: false };
+        let from: IpAddr = "2001:db8::1".parse().unwrap();
+        let mut tables = Tables::default();
+        tables.rules.extend([(Asks::Input("lan".into()), of, 100), (Asks::From(from), of, 100)]);
+        let seen = |input: Option<&str>, from: Option<IpNet>| RuleSeen {
+            v6: true,
+            multicast: false,
+            priority: PRIORITY,
+            table: Some(100),
+            from,
+            input: input.map(str::to_owned),
+            output: None,
+        };
+        let input = seen(Some("lan"), None);
+        assert!(!tables.lost_rule(&RuleSeen { priority: 5, ..input.clone() }), "another's");
+        assert!(!tables.lost_rule(&RuleSeen { v6: false, ..input.clone() }));
+        assert!(!tables.lost_rule(&RuleSeen { table: Some(101), ..input.clone() }));
+        assert!(!tables.lost_rule(&seen(Some("lan"), Some(from.into()))));
+        assert!(!tables.lost_rule(&seen(None, Some("2001:db8::/64".parse().unwrap()))));
+        assert!(tables.lost_rule(&input));
+        assert!(!tables.lost_rule(&input), "it is to be made once");
+        assert!(tables.lost_rule(&seen(None, Some(from.into()))));
+        assert!(tables.rules.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Keeps the router and Linux in step: what changes on one side is done on the other.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Display;
 use std::iter::Peekable;
 use std::net::IpAddr;
@@ -123,13 +123,18 @@ pub(super) struct Host {
     writer: Writer,
     tables: Tables,
     mirrors: BTreeMap<IfIndex, Mirror>,
+    /// Interfaces by their tap.
+    by_tap: HashMap<u32, IfIndex>,
+    /// Interfaces that are not yet what Linux says of them.
+    behind: BTreeSet<IfIndex>,
     taps: mpsc::Sender<Order>,
     kernel: Kernel,
     routes: Routes,
     groups: Groups,
     changes: Vec<RouterChange>,
-    /// Static neighbours of the configuration.
+    /// Static neighbours of the configuration, and which they are.
     statics: Vec<StaticNeighbor>,
+    configured: HashSet<Key>,
     /// Neighbours that Linux was told.
     told: Neighbors,
     announcements: Announcements,
@@ -182,10 +187,13 @@ impl Host {
             writer: Writer::open()?,
             tables: Tables::default(),
             mirrors: mirrors.unwrap_or_default(),
+            by_tap: HashMap::new(),
+            behind: BTreeSet::new(),
             taps,
             kernel: Kernel::default(),
             routes: Routes::new(hold),
             changes: Vec::new(),
+            configured: statics.iter().map(|n| (n.interface, n.address)).collect(),
             statics,
             told: Neighbors::default(),
             announcements: Announcements::default(),
@@ -237,6 +245,8 @@ impl Host {
         self.told.forget(index);
         self.announcements.made(Instant::now(), index, &mirror.addresses);
         mirror.tap = Some(tap.index());
+        self.by_tap.insert(tap.index(), index);
+        self.behind.insert(index);
         mirror.carrier = Some(carrier);
         mirror.view = None;
         let _ = self.taps.send(Order::Use(index, tap));
@@ -244,8 +254,7 @@ impl Host {
     }
 
     fn use_interfaces(&mut self) {
-        let by_tap: HashMap<u32, IfIndex> =
-            self.mirrors.iter().filter_map(|(index, m)| Some((m.tap?, *index))).collect();
+        let by_tap = self.by_tap.clone();
         let with_vrfs = self.shared.with_router(|half, _| {
             let table = half.router.interfaces();
             let of = |(tap, index): (&u32, &IfIndex)| Some((*tap, (*index, table.get(*index)?.vrf)));
@@ -273,7 +282,7 @@ impl Host {
     }
 
     fn index_of(&self, tap: u32) -> Option<IfIndex> {
-        self.mirrors.iter().find(|(_, m)| m.tap == Some(tap)).map(|(index, _)| *index)
+        self.by_tap.get(&tap).copied()
     }
 
     /// Takes over what Linux says of interfaces.
@@ -283,19 +292,29 @@ impl Host {
         }
         let mut gone = false;
         let mut changed = Vec::new();
-        for (index, mirror) in &mut self.mirrors {
+        let touched = self.kernel.take_touched();
+        let mut concerned = std::mem::take(&mut self.behind);
+        concerned.extend(touched.iter().filter_map(|tap| self.by_tap.get(tap)));
+        for index in concerned {
+            let Some(mirror) = self.mirrors.get_mut(&index) else { continue };
             let Some(tap) = mirror.tap else { continue };
             let Some(view) = self.kernel.view(tap) else {
+                // Linux has not come to speak of a new one yet.
+                if !touched.contains(&tap) {
+                    continue;
+                }
                 warn!("the tap of interface {} was deleted in Linux; it is made again", mirror.name);
                 mirror.tap = None;
+                self.by_tap.remove(&tap);
                 gone = true;
                 continue;
             };
             if mirror.view.as_ref() != Some(&view) {
-                changed.push((*index, view));
+                changed.push((index, view));
             }
         }
         if !changed.is_empty() {
+            self.behind.extend(changed.iter().map(|(index, _)| *index));
             let shared = self.shared.clone();
             let result = shared
                 .with_router(|half, now| take_over(changed, |views| half.follow(now, &shared.ports, views)));
@@ -303,6 +322,7 @@ impl Host {
             for (index, view) in taken {
                 let Some(mirror) = self.mirrors.get_mut(&index) else { continue };
                 (mirror.view, mirror.age) = (Some(view), 0);
+                self.behind.remove(&index);
             }
             note_refusal(&mut self.refusals.0, "interfaces", error);
             self.use_addresses();
@@ -357,19 +377,14 @@ impl Host {
         let mut all = self.statics.clone();
         for (tap, address, mac) in self.kernel.permanent() {
             let Some(interface) = self.index_of(tap) else { continue };
-            let configured = |n: &StaticNeighbor| (n.interface, n.address) == (interface, address);
-            if !self.statics.iter().any(configured) {
+            if !self.configured.contains(&(interface, address)) {
                 all.push(StaticNeighbor { interface, address, mac });
+                // What Linux knew from us is its own now.
+                self.told.lost(&(interface, address));
             }
         }
-        let result = self.shared.with_router(|half, now| {
-            let table = half.router.interfaces();
-            all.retain(|n| {
-                table.get(n.interface).is_some_and(|i| !i.owns(n.address)) && !n.address.is_unspecified()
-            });
-            half.router.set_neighbors(now, all)
-        });
-        note_refusal(&mut self.refusals.1, "neighbours", result.and_then(Result::err));
+        let refused = self.shared.with_router(|half, now| half.router.set_neighbors_that_can_be(now, all));
+        note_refusal(&mut self.refusals.1, "neighbours", list(&refused.unwrap_or_default()));
     }
 
     /// What Linux found to be silent when it asked for itself is asked for anew.
@@ -436,17 +451,19 @@ impl Host {
     fn tell_linux(&mut self) {
         let neighbors = self.shared.with_router(|half, _| {
             let known = |n: neighbor::NeighborState| match n {
-                neighbor::NeighborState::Reachable | neighbor::NeighborState::Static => {
-                    Some(NeighborState::Reachable)
-                }
+                neighbor::NeighborState::Reachable => Some(NeighborState::Reachable),
+                neighbor::NeighborState::Static => Some(NeighborState::Permanent),
                 neighbor::NeighborState::Stale | neighbor::NeighborState::Probe => Some(NeighborState::Stale),
                 neighbor::NeighborState::Incomplete | neighbor::NeighborState::Failed => None,
             };
-            let all = half.router.neighbors().filter(|n| n.state != neighbor::NeighborState::Static);
+            let all = half.router.neighbors();
             all.filter_map(|n| Some(((n.interface, n.address), (n.mac?, known(n.state)?))))
                 .collect::<HashMap<_, _>>()
         });
-        let Some(neighbors) = neighbors else { return };
+        let Some(mut neighbors) = neighbors else { return };
+        // Of the static ones it has those already that are none of the configuration's: it told us.
+        neighbors
+            .retain(|key, (_, state)| *state != NeighborState::Permanent || self.configured.contains(key));
         let mut told = std::mem::take(&mut self.told);
         told.tell(&neighbors, |operation, key, known| self.tell_neighbor(operation, key, known));
         self.told = told;
@@ -501,26 +518,34 @@ fn next_piece(changes: &mut Peekable<impl Iterator<Item = RouterChange>>) -> Opt
     Some((source, table, piece))
 }
 
-/// Gives the router all that has changed at once, or, if it does not take that, each interface by itself, so that one that
-/// cannot be keeps no other back. Answers what was taken, and why the rest was not.
+/// Gives the router all that has changed at once, or, if it does not take that, each half by itself, and so on, so that one that
+/// cannot be keeps no other back: each call costs what there is of interfaces, and there are few for few that cannot be.
+/// Answers what was taken, and why the rest was not.
 fn take_over<E>(
     changed: Vec<(IfIndex, View)>,
     mut follow: impl FnMut(&[(IfIndex, View)]) -> Result<(), E>,
 ) -> (Vec<(IfIndex, View)>, Option<E>) {
-    let Err(error) = follow(&changed) else { return (changed, None) };
-    if changed.len() == 1 {
-        return (Vec::new(), Some(error));
-    }
-    let mut last = None;
-    let mut taken = changed;
-    taken.retain(|one| match follow(std::slice::from_ref(one)) {
-        Ok(()) => true,
-        Err(error) => {
-            last = Some(error);
-            false
+    let (mut taken, mut last) = (Vec::with_capacity(changed.len()), None);
+    let mut todo = vec![&changed[..]];
+    while let Some(some) = todo.pop() {
+        match follow(some) {
+            Ok(()) => taken.extend_from_slice(some),
+            Err(error) if some.len() < 2 => last = Some(error),
+            Err(_) => {
+                let (first, second) = some.split_at(some.len() / 2);
+                todo.extend([second, first]);
+            }
         }
-    });
+    }
     (taken, last)
+}
+
+/// The first reasons of several, in one sentence.
+fn list(errors: &[impl Display]) -> Option<String> {
+    const MOST: usize = 5;
+    let mut text: Vec<String> = errors.iter().take(MOST).map(|e| e.to_string()).collect();
+    text.extend((errors.len() > MOST).then(|| format!("and {} more", errors.len() - MOST)));
+    (!text.is_empty()).then(|| text.join("; "))
 }
 
 /// Says why something of Linux is not taken over, once as long as it is the same.
@@ -546,6 +571,19 @@ impl Watcher for Host {
                 && route.protocol == OURS
             {
                 lost |= self.tables.lost(route);
+            }
+            match &event {
+                MonitorEvent::Event(Event::Rule(Change::Delete, rule)) => lost |= self.tables.lost_rule(rule),
+                MonitorEvent::Event(Event::Neighbor(Change::Delete, n)) => {
+                    if let Some(index) = self.index_of(n.interface) {
+                        self.told.lost(&(index, n.address));
+                    }
+                }
+                MonitorEvent::Synced => {
+                    self.tables.doubt_rules();
+                    lost = true;
+                }
+                _ => {}
             }
             let changed = self.kernel.apply(&event);
             interfaces |= changed.interfaces;
@@ -673,11 +711,25 @@ mod tests {
         assert_eq!(taken, [all[0].clone(), all[2].clone()]);
         assert_eq!(error, Some("the address is another's"));
         assert_eq!(take_over(vec![all[1].clone()], follow), (Vec::new(), error));
+        // Of a thousand, too, and with few attempts.
+        let (many, mut calls) = ((0..1000).map(|i| (i, view.clone())).collect(), 0);
+        let (taken, error) = take_over(many, |views| {
+            calls += 1;
+            follow(views)
+        });
+        assert_eq!(
+            (taken.len(), error, calls <= 20),
+            (999, Some("the address is another's"), true),
+            "{calls}"
+        );
+        assert!(taken.is_sorted_by_key(|(i, _)| *i));
         assert_eq!(take_over(taken.clone(), follow), (taken, None));
         let mut known = None;
         note_refusal(&mut known, "interfaces", error);
         assert_eq!(known.as_deref(), error);
         note_refusal(&mut known, "interfaces", None::<&str>);
+        assert_eq!((list(&[""; 0]), list(&["a", "b"])), (None, Some("a; b".into())));
+        assert_eq!(list(&["a"; 7]), Some("a; a; a; a; a; and 2 more".into()));
         assert_eq!(known, None);
     }
 }

@@ -133,7 +133,8 @@ impl RouterHalf {
         let mut all: Vec<(IfIndex, Interface)> =
             self.router.interfaces().iter().map(|(i, f)| (i, f.clone())).collect();
         for (index, view) in changed {
-            let Some((_, interface)) = all.iter_mut().find(|(i, _)| i == index) else { continue };
+            let Ok(at) = all.binary_search_by_key(index, |(i, _)| *i) else { continue };
+            let Some((_, interface)) = all.get_mut(at) else { continue };
             let port = usize::from(interface.port);
             if let Some(admin) = self.admin_up.get_mut(usize::from(*index)) {
                 *admin = view.up;

@@ -73,6 +73,8 @@ impl Section {
             Event::Route(..) => self == Section::RoutesV6,
             Event::Multicast(_, r) if r.v6 => self == Section::MulticastV6,
             Event::Multicast(..) => self == Section::MulticastV4,
+            // They are told as they change, and not listed.
+            Event::Rule(..) => false,
         }
     }
 }
@@ -110,8 +112,8 @@ impl Filter {
 /// Bytes that the kernel may queue: some tens of thousands of messages, a second of heavy churn.
 const QUEUE: usize = 32 << 20;
 
-/// Multicast groups (`RTNLGRP_*`): links, neighbours, addresses, routes, multicast routes, next hops.
-const GROUPS: [u32; 9] = [1, 3, 5, 9, 7, 11, 6, 10, 32];
+/// Multicast groups (`RTNLGRP_*`): links, neighbours, addresses, routes, multicast routes, next hops, rules.
+const GROUPS: [u32; 11] = [1, 3, 5, 9, 7, 11, 6, 10, 32, 8, 19];
 
 /// Follows the kernel. Pull with [`next`](Self::next).
 pub struct Monitor {

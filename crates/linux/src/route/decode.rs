@@ -5,6 +5,7 @@ use netlink_packet_core::{NLM_F_APPEND, NLM_F_MULTIPART, NLM_F_REPLACE};
 use super::decode_interface::{address, link, neighbor};
 use super::decode_nexthop::nexthop;
 use super::decode_route::{RouteMessage, route};
+use super::decode_rule::rule;
 use super::fault::{Fault, Faults};
 use super::model::{Change, Event};
 use super::wire::*;
@@ -65,6 +66,8 @@ impl Decoder {
                     .map(|a| Some(Event::Address(change(message, RTM_DELADDR), a))),
                 RTM_NEWNEIGH | RTM_DELNEIGH => neighbor(&mut cx, message.body)
                     .map(|n| n.map(|n| Event::Neighbor(change(message, RTM_DELNEIGH), n))),
+                RTM_NEWRULE | RTM_DELRULE => rule(&mut cx, message.body)
+                    .map(|r| r.map(|r| Event::Rule(change(message, RTM_DELRULE), r))),
                 other => Err(Fault::MessageType(other)),
             };
         result.unwrap_or_else(|fault| {

@@ -167,7 +167,7 @@ fn mac(value: &[u8]) -> Option<Mac> {
 }
 
 /// A C string; names of Linux are ASCII by custom, and shown with replacement characters where they are not.
-fn text(value: &[u8]) -> String {
+pub(super) fn text(value: &[u8]) -> String {
     let end = value.iter().position(|b| *b == 0).unwrap_or(value.len());
     String::from_utf8_lossy(&value[..end]).into_owned()
 }

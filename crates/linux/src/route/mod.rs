@@ -8,6 +8,7 @@ mod decode;
 mod decode_interface;
 mod decode_nexthop;
 mod decode_route;
+mod decode_rule;
 mod fault;
 mod interface;
 mod model;
@@ -20,7 +21,7 @@ pub use fault::{Fault, Faults};
 pub use interface::{Address, Link, LinkDetail, Mac, Neighbor, NeighborState};
 pub use model::{
     Change, Encap, Event, Members, MulticastRoute, NextHop, Nexthop, NexthopAction, Protocol, Resilience,
-    Route, RouteKind, Scope, Unsupported,
+    Route, RouteKind, RuleSeen, Scope, Unsupported,
 };
 pub use sweep::{AWAY, QUIET, Sweep};
 pub use table::{RouteChange, RouteTable};

@@ -22,6 +22,27 @@ pub enum Event {
     Address(Change, Address),
     /// A neighbour (ARP, ND) of an interface.
     Neighbor(Change, Neighbor),
+    /// A rule of policy routing.
+    Rule(Change, RuleSeen),
+}
+
+/// Of a rule, what tells it from others that lead to a table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RuleSeen {
+    /// For IPv6.
+    pub v6: bool,
+    /// For multicast routes.
+    pub multicast: bool,
+    /// Its place: lower is asked first.
+    pub priority: u32,
+    /// The table that it leads to; `None`: to none.
+    pub table: Option<u32>,
+    /// Only packets from here.
+    pub from: Option<IpNet>,
+    /// Only packets that came in by this interface.
+    pub input: Option<String>,
+    /// Only packets of sockets bound to this interface.
+    pub output: Option<String>,
 }
 
 /// What happened to it.
