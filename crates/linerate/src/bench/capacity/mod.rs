@@ -103,7 +103,7 @@ fn count(text: &str) -> Result<usize, String> {
 /// What one cycle came to.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cycle {
-    /// Seconds until all routes but the first were in the FIB, and CPU seconds of the thread that follows FRR.
+    /// Seconds until all routes but the first, which are kept, were in the FIB, and CPU seconds of the thread that follows FRR.
     load: f64,
     load_cpu: f64,
     /// The same until they were gone.
@@ -166,6 +166,8 @@ fn table<A: Ip>(routes: Routes<A>, source: A, own: &[Prefix<A>]) -> Result<(Tabl
 /// All that was found.
 struct Found {
     cycles: Vec<Cycle>,
+    /// Routes that come and go while the time is taken: all but those that are kept.
+    moved: usize,
     trials: [Trial; 2],
     /// Routes, next-hop objects, actions and next hops that are left in the end and were not there in the beginning.
     left: usize,
@@ -224,7 +226,8 @@ fn measure<'s, 'e: 's>(
     let ((cycles, left), trials) = (cycles?, trials?);
     let (drops, imbalance) = router.account();
     router.stop()?;
-    Ok(Found { cycles, trials, left, drops, imbalance })
+    let moved = ip4.count(Part::Rest) + ip6.count(Part::Rest);
+    Ok(Found { cycles, moved, trials, left, drops, imbalance })
 }
 
 /// Tells the tester to end.
@@ -346,6 +349,7 @@ fn finish(args: &CapacityArgs, routes: (usize, usize), found: &Found) -> Result<
         config: json!({
             "routes4": routes.0,
             "routes6": routes.1,
+            "routes_moved": found.moved,
             "next_hops": 2 * NEXT_HOPS,
             "cycles": found.cycles.len(),
             "drops": found.drops.iter().map(|(name, n)| json!({"reason": name, "packets": n})).collect::<Vec<_>>(),
@@ -378,14 +382,14 @@ fn results(routes: (usize, usize), found: &Found) -> Vec<Measured> {
         Measured::new(format!("router.capacity.{what}"), unit, &values)
     };
     let one = |what: &str, unit, value: f64| Measured::new(format!("router.capacity.{what}"), unit, &[value]);
-    let count = (routes.0 + routes.1) as f64;
+    let (count, moved) = ((routes.0 + routes.1) as f64, found.moved as f64);
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     vec![
         each("load", "s", &|c| c.load),
-        each("load.rate", "routes/s", &|c| count / c.load),
+        each("load.rate", "routes/s", &|c| moved / c.load),
         each("load.cpu", "s", &|c| c.load_cpu),
         each("withdraw", "s", &|c| c.withdraw),
-        each("withdraw.rate", "routes/s", &|c| count / c.withdraw),
+        each("withdraw.rate", "routes/s", &|c| moved / c.withdraw),
         each("withdraw.cpu", "s", &|c| c.withdraw_cpu),
         each("memory.before", "MiB", &|c| mib(c.before)),
         each("memory.loaded", "MiB", &|c| mib(c.loaded)),
@@ -403,6 +407,10 @@ fn results(routes: (usize, usize), found: &Found) -> Vec<Measured> {
 
 fn targets(report: &mut Report, found: &Found) {
     let value = |report: &Report, what: &str| report.value(&format!("router.capacity.{what}"));
+    // Where nothing was sent nothing is lost either.
+    for (what, name) in [("IPv4 packets sent", "sent4"), ("IPv6 packets sent", "sent6")] {
+        report.target(what, value(report, name), (found.cycles.len() * KEPT) as f64, true, "");
+    }
     for (what, name) in [
         ("packets lost", "lost"),
         ("packets wrong in any way, doubled or out of order", "wrong"),
@@ -440,6 +448,40 @@ mod tests {
         for bad in ["", "M", "9M", "100", "-1", "2m", "99999999999999999999M"] {
             assert!(count(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn rates_are_of_the_routes_that_move_and_traffic_must_have_flowed() {
+        let cycle = Cycle { load: 2.0, withdraw: 1.0, ..Cycle::default() };
+        let found = |sent| Found {
+            cycles: vec![cycle],
+            moved: 900,
+            trials: [sent, 1_000_000].map(|sent| Trial { sent, ..Trial::default() }),
+            left: 0,
+            drops: Vec::new(),
+            imbalance: 0,
+        };
+        let report = |found: &Found| {
+            let mut report = Report {
+                host: Host::here(String::new()),
+                config: json!({}),
+                results: results((600, 400), found),
+                targets: Vec::new(),
+            };
+            targets(&mut report, found);
+            report
+        };
+        let good = report(&found(1_000_000));
+        assert_eq!(good.value("router.capacity.load.rate"), Some(450.0));
+        assert_eq!(good.value("router.capacity.withdraw.rate"), Some(900.0));
+        assert!(
+            good.targets.iter().all(|t| t.met),
+            "{:?}",
+            good.targets.iter().map(|t| &t.what).collect::<Vec<_>>()
+        );
+        let silent = report(&found(0));
+        let missed: Vec<&str> = silent.targets.iter().filter(|t| !t.met).map(|t| t.what.as_str()).collect();
+        assert_eq!(missed, ["IPv4 packets sent"]);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A worker's longest loop on a virtual machine is mostly the time for which the host gave the CPU to somebody else: it is
 //! there with changes and without; and on any machine it is the time for which another program had it. So windows in which the
-//! worker's thread lost its CPU to another are not judged, as long as there are enough others. What is left are the machine's
+//! worker's CPU was taken from it for another program are not judged, as long as there are enough others; where it waits by
+//! itself, they are. What is left are the machine's
 //! own interruptions, which a worker cannot tell from anything else: the bar holds where the longest loop with changes is below
 //! it, or where loops beyond it are no more frequent with changes than without. Both are printed.
 

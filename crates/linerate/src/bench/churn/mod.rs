@@ -41,7 +41,7 @@ use serde_json::json;
 use self::changes::Changes;
 use self::judge::{HOLD_UP, Verdict, microseconds};
 use self::updates::{Done, Learned, Pace, Switch};
-use self::windows::{Round, Timing, Traffic};
+use self::windows::{Presence, Round, Timing, Traffic};
 use super::report::{Host, Measured, Report};
 use super::stats::quantile;
 use crate::demo::cpus::Placement;
@@ -211,7 +211,7 @@ fn measure<A: Family>(
         frames: Frames(pool),
         meter: router.meter()?,
         yielding: cpus.one(),
-        disturbed: true,
+        presence: Presence::new(),
     };
     let clock = router.clock();
     let timing = args.timing();
