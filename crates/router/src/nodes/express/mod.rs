@@ -13,6 +13,7 @@
 //! Bursts that packets are traced of do not come this way, so that a trace shows each step.
 
 mod filter;
+mod plain;
 mod plain4;
 mod plain6;
 mod policy;

@@ -8,6 +8,7 @@ use linerate_tables::fib::NextHopId;
 use linerate_wire::ip6::{self, Ip6Header};
 use linerate_wire::{Header, flow};
 
+use super::plain::{self, word};
 use super::{Left, Way};
 use crate::acl::{CHAIN, TRANSPORT, is_plain, key6};
 use crate::plane::Plain;
@@ -85,12 +86,6 @@ pub(super) fn source<P: Packet>(packet: &P) -> u128 {
     Ip6Header::view_at(packet.head(), ETH).map_or(0, |h| u128::from_be_bytes(h.src))
 }
 
-/// Four bytes at `at`, the first in the lowest bits.
-#[inline(always)]
-fn word(head: &[u8; PLAIN], at: usize) -> u32 {
-    head.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |w| u32::from_le_bytes(*w))
-}
-
 /// Eight bytes at `at`, the first in the lowest bits.
 #[inline(always)]
 fn long(head: &[u8; PLAIN], at: usize) -> u64 {
@@ -138,20 +133,10 @@ pub(super) fn rewrite<P: Packet>(packet: &mut P, id: NextHopId, way: &Way<'_>) -
 /// The plain adjacency that a packet leaves by; `None` where it is not plain.
 #[inline(always)]
 pub(super) fn way_out<P: Packet>(packet: &P, id: NextHopId, way: &Way<'_>) -> Option<Plain> {
-    match way.arrays.forward(id) {
-        Some(index) => way.arrays.plain(index),
-        None => by_group(packet, id, way),
-    }
-}
-
-/// Where the next hop is a group: by the member that the packet's flow belongs to, hashed as the regular nodes do.
-#[inline(never)]
-fn by_group<P: Packet>(packet: &P, id: NextHopId, way: &Way<'_>) -> Option<Plain> {
-    let hash = || {
+    plain::way_out(id, way, || {
         let (h, l4) = packet.head().get(ETH..)?.split_at_checked(Ip6Header::LEN)?;
         Some(flow::hash6(Ip6Header::view(h)?, l4, way.seed))
-    };
-    way.next_hops.forward_member(id, hash).and_then(|index| way.arrays.plain(index))
+    })
 }
 
 /// Makes a packet ready to leave by an adjacency. The port, or (and no change) why it is left.
