@@ -8,6 +8,7 @@
 
 pub mod cpus;
 pub mod fpm;
+pub mod links;
 pub mod memory;
 pub mod netlink;
 pub mod readiness;

@@ -15,6 +15,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use common::{ip, ip_json, new_namespace, wire};
+use linerate_linux::links::LinkStates;
 use linerate_linux::netlink::{
     Filter, LinkSettings, Monitor, MonitorEvent, Operation, Rule, RuleTarget, Section, Writer, in_namespace,
 };
@@ -733,6 +734,46 @@ fn a_tap_is_a_wire() {
         for bad in ["", "sixteen-letters!", "a b", "a/b", "..", "tap%d"] {
             assert!(matches!(Tap::open(bad), Err(TapError::Name(_))), "{bad}");
         }
+    });
+}
+
+#[test]
+fn links_are_followed_by_what_they_are_joined_to() {
+    test(async || {
+        ip("link add va type veth peer name vb");
+        for end in ["va", "vb"] {
+            ip(&format!("link set {end} up"));
+        }
+        let open = || LinkStates::open(["va".to_owned(), "none".to_owned()]).unwrap();
+        async fn becomes(states: &mut LinkStates, running: bool) {
+            for _ in 0..300 {
+                if states.is_running("va") == Some(running) {
+                    assert!(!states.follow().unwrap(), "nothing new");
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                states.follow().unwrap();
+            }
+            panic!("va is not {running} in 3 s");
+        }
+        let mut states = open();
+        becomes(&mut states, true).await;
+        assert_eq!((states.is_running("none"), states.is_running("vb")), (Some(false), None));
+        for (change, running) in [("vb down", false), ("vb up", true), ("va down", false), ("va up", true)] {
+            ip(&format!("link set {change}"));
+            becomes(&mut states, running).await;
+            assert_eq!(open().is_running("va"), Some(running), "as it is listed");
+        }
+        // Another one of the same name is not the one that is open somewhere.
+        ip("link del va");
+        becomes(&mut states, false).await;
+        ip("link add va type veth peer name vb");
+        ip("link set va up");
+        ip("link set vb up");
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        states.follow().unwrap();
+        becomes(&mut states, false).await;
+        assert_eq!(open().is_running("va"), Some(true));
     });
 }
 

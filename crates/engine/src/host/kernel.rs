@@ -300,6 +300,7 @@ mod tests {
             mtu: 1500,
             up: true,
             carrier: true,
+            running: true,
             loopback: index == 1,
             master: None,
             parent,

@@ -10,6 +10,7 @@ use linerate_dpdk::{
     CleanupError, Eal, EalConfig, Mbuf, Memory, Pci, RxQueue, TxQueue, kept_buffers, register_worker_thread,
     tsc, tsc_hz,
 };
+use linerate_linux::links::LinkStates;
 use linerate_linux::thread;
 use linerate_pipeline::{Graph, PortId};
 use linerate_tables::qsbr::Domain;
@@ -253,6 +254,7 @@ fn deal(
 /// Watches over neighbours, links and loads until told to stop.
 fn watch(shared: &Shared, orders: &Receiver<Order>) {
     let mut links = Links(vec![None; shared.ports.len()]);
+    let mut below = Below::open(&shared.ports);
     let mut meters: Vec<Meter> = shared.workers.views().iter().map(Meter::read).collect();
     let mut spare = Spare::default();
     let (mut links_at, mut loads_at) = (Instant::now(), Instant::now() + LOADS);
@@ -265,7 +267,8 @@ fn watch(shared: &Shared, orders: &Receiver<Order>) {
         let busy = shared.router().as_mut().is_some_and(|r| r.round(shared.clock.now()));
         wait = if busy { BUSY_ROUND } else { ROUND };
         let now = Instant::now();
-        if now >= links_at {
+        let changed = below.as_mut().is_some_and(|below| below.follow(&shared.ports));
+        if changed || now >= links_at {
             links_at = now + LINKS;
             links.look(|port| shared.ports[port].is_up(), |port, up| tell_link(shared, port as PortId, up));
         }
@@ -282,6 +285,50 @@ fn watch(shared: &Shared, orders: &Receiver<Order>) {
                 let next = Meter::read(view);
                 *load = next.since(meter, shared.clock);
                 *meter = next;
+            }
+        }
+    }
+}
+
+/// Interfaces of Linux below ports whose drivers always say that the link is up.
+struct Below(LinkStates);
+
+impl Below {
+    /// `None` where there are no such ports, or the kernel does not tell: then their links count as up.
+    fn open(ports: &[PortState]) -> Option<Below> {
+        let names: Vec<String> =
+            ports.iter().filter_map(|p| Some(p.kernel_interface()?.to_owned())).collect();
+        if names.is_empty() {
+            return None;
+        }
+        let states = LinkStates::open(names);
+        let below = states.map(Below).inspect_err(|error| {
+            tracing::warn!("the states of Linux interfaces below ports cannot be followed: {error}");
+        });
+        let below = below.ok()?;
+        below.tell(ports);
+        Some(below)
+    }
+
+    /// Takes in what has changed, and whether anything has.
+    fn follow(&mut self, ports: &[PortState]) -> bool {
+        match self.0.follow() {
+            Ok(false) => false,
+            Ok(true) => {
+                self.tell(ports);
+                true
+            }
+            Err(error) => {
+                tracing::debug!("{error}");
+                false
+            }
+        }
+    }
+
+    fn tell(&self, ports: &[PortState]) {
+        for port in ports {
+            if let Some(running) = port.kernel_interface().and_then(|name| self.0.is_running(name)) {
+                port.set_running_below(running);
             }
         }
     }

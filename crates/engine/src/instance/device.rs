@@ -31,6 +31,14 @@ pub fn name(device: &str) -> &str {
     device.split(',').next().unwrap_or_default()
 }
 
+/// The interface of Linux that a device sends and receives by, where its driver takes no notice of that interface's state.
+pub fn kernel_interface(device: &str) -> Option<&str> {
+    let mut parts = device.split(',');
+    let driver = parts.next()?;
+    let silent = ["net_af_packet", "net_af_xdp"].iter().any(|name| driver.starts_with(name));
+    parts.find_map(|argument| argument.trim().strip_prefix("iface=")).filter(|_| silent)
+}
+
 /// The PCI address that a name is, in full and in lower case; the domain may be left out where it is 0.
 pub fn pci_address(name: &str) -> Option<String> {
     let hex = |s: &str, n: usize| s.len() == n && s.bytes().all(|b| b.is_ascii_hexdigit());
@@ -57,6 +65,16 @@ pub fn normal(device: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn interfaces_below_devices() {
+        let of = kernel_interface;
+        assert_eq!(of("net_af_packet0,iface=eth1,framesz=4096"), Some("eth1"));
+        assert_eq!(of("net_af_xdp3,force_copy=1,iface=eth2"), Some("eth2"));
+        assert_eq!(of("net_af_packet0"), None);
+        assert_eq!(of("net_tap0,iface=wire"), None, "it knows by itself");
+        assert_eq!(of("0000:01:00.0,iface=eth1"), None);
+    }
 
     #[test]
     fn pci_addresses_are_made_what_dpdk_opens() {

@@ -1,6 +1,7 @@
 //! Devices, pools and queues of an instance: opened, configured, started and dealt to workers.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use linerate_dpdk::{
@@ -10,7 +11,7 @@ use linerate_linux::cpus::Cpus;
 
 use super::buffers::Need;
 use super::check::CheckError;
-use super::device::DeviceSpec;
+use super::device::{self, DeviceSpec};
 use super::error::StartError;
 use super::place;
 use super::status::PortStatus;
@@ -89,6 +90,8 @@ pub(crate) struct PortState {
     mac: [u8; 6],
     mtu: u16,
     port: Mutex<Option<Port<Started>>>,
+    /// The interface of Linux below carries frames, or there is none whose state the driver does not know.
+    running_below: AtomicBool,
 }
 
 /// A port with its queues, before they are dealt out.
@@ -144,7 +147,8 @@ pub(super) fn open(
         let (port, mut rx, tx) = Port::configure(device, &config, pool).map_err(at)?.start().map_err(at)?;
         rx.iter_mut().for_each(|q| q.set_rx_port(i as linerate_pipeline::PortId));
         let (mac, mtu) = (port.mac().map_err(at)?, port.mtu().unwrap_or(spec.mtu));
-        let state = PortState { spec: spec.clone(), mac, mtu, port: Mutex::new(Some(port)) };
+        let running_below = AtomicBool::new(true);
+        let state = PortState { spec: spec.clone(), mac, mtu, port: Mutex::new(Some(port)), running_below };
         opened.push(Opened { state, rx, tx });
     }
     Ok((opened, peers))
@@ -170,7 +174,21 @@ impl PortState {
 
     /// Whether the link is up; a device that cannot tell counts as up.
     pub(crate) fn is_up(&self) -> bool {
-        self.port().as_ref().is_some_and(|p| p.link().map_or(true, |l| l.up))
+        self.is_running_below() && self.port().as_ref().is_some_and(|p| p.link().map_or(true, |l| l.up))
+    }
+
+    /// The interface of Linux below, where the driver does not know its state.
+    pub(super) fn kernel_interface(&self) -> Option<&str> {
+        device::kernel_interface(&self.spec.device)
+    }
+
+    /// Notes whether that interface carries frames.
+    pub(super) fn set_running_below(&self, running: bool) {
+        self.running_below.store(running, Ordering::Relaxed);
+    }
+
+    fn is_running_below(&self) -> bool {
+        self.running_below.load(Ordering::Relaxed)
     }
 
     pub(super) fn status(&self) -> PortStatus {
@@ -188,7 +206,7 @@ impl PortState {
         let (link, stats) = (port.link(), port.stats().unwrap_or_default());
         PortStatus {
             driver: port.info().driver.clone(),
-            up: link.as_ref().map_or(true, |l| l.up),
+            up: link.as_ref().map_or(true, |l| l.up) && self.is_running_below(),
             speed_mbps: link.ok().and_then(|l| l.mbps),
             tx_queues: port.config().tx_queues,
             numa_node: port.info().socket,

@@ -4,11 +4,13 @@
 //! [`in_namespace`] opens them elsewhere.
 
 mod encode;
+mod links;
 mod monitor;
 mod namespace;
 mod socket;
 mod writer;
 
+pub(crate) use links::Links;
 pub use monitor::{Filter, Monitor, MonitorEvent, Section};
 pub use namespace::{enter_new, in_namespace};
 pub use socket::NetlinkError;

@@ -22,6 +22,7 @@ const IFLA_VLAN_PROTOCOL: u16 = 5;
 const IFLA_VRF_TABLE: u16 = 1;
 const IFF_UP: u32 = 1;
 const IFF_LOOPBACK: u32 = 8;
+const IFF_RUNNING: u32 = 0x40;
 const IFF_LOWER_UP: u32 = 1 << 16;
 
 /// Decodes an interface. `None`: a message of another family, which says something about bridging or IPv6 on it; a
@@ -40,6 +41,7 @@ pub(super) fn link(cx: &mut Context<'_>, body: &[u8]) -> Result<Option<Link>, Fa
         mtu: 0,
         up: flags & IFF_UP != 0,
         carrier: flags & IFF_LOWER_UP != 0,
+        running: flags & (IFF_UP | IFF_RUNNING) == IFF_UP | IFF_RUNNING,
         loopback: flags & IFF_LOOPBACK != 0,
         master: None,
         parent: None,

@@ -31,6 +31,8 @@ pub struct Link {
     pub up: bool,
     /// It has carrier.
     pub carrier: bool,
+    /// It carries frames (`IFF_RUNNING`): up, with a carrier, and what it is joined to lets frames through.
+    pub running: bool,
     /// It is the loopback.
     pub loopback: bool,
     /// Index of the bridge, bond or VRF that it is a member of.
