@@ -227,6 +227,42 @@ def test_peers_without_a_network_are_asked_answered_and_reached(tmp_path):
         router.check({"in": [frame]}, {"out": [routed(frame, 51, 51)]})
 
 
+def test_a_flood_of_claims_leaves_neighbours_in_use_alone(tmp_path):
+    """One station asks as tens of thousands: it gets its answers, and nobody loses a neighbour that packets go to."""
+    text = interface("in", "in", 1) + interface("wide", "out", 3, addresses=["10.3.0.1/16"], known=False)
+    with bench.bench(tmp_path, "lrbf", ["in", "out"], text) as router:
+        mac, frame = theirs(3), UP / IP(src=A4, dst="10.3.0.2") / U
+        out = bytes(Ether(src=ours(3), dst=mac, type=0x800) / Raw(routed(frame, 3)[14:]))
+        router.check({"in": [frame]}, {"out": [asks4("10.3.0.2", 3, sender="10.3.0.1")]})
+        router.check({"out": [reply("10.3.0.2", mac, "10.3.0.1", ours(3))]}, {"out": [out]}, {"arp_consumed": 1})
+        # Another that asked first and is sent to.
+        other = Ether(src=ours(3), dst=theirs(5), type=0x800) / Raw(routed(UP / IP(src=A4, dst="10.3.0.3") / U, 3)[14:])
+        router.check({"out": [request("10.3.0.3", theirs(5), "10.3.0.1")]}, {"out": [reply("10.3.0.1", ours(3), "10.3.0.3", theirs(5))]})
+        wait("known", lambda: known(router, "10.3.0.3"))
+        router.check({"in": [UP / IP(src=A4, dst="10.3.0.3") / U]}, {"out": [other]})
+
+        bad = "02:66:00:00:00:66"
+        whole = bytes(request("10.3.0.0", bad, "10.3.0.1"))
+        flood = [whole[:28] + bytes((10, 3, n >> 8, n & 255)) + whole[32:] for n in range(256, 256 + 30000)]
+        for start in range(0, len(flood), 500):
+            router.wires["out"].send(flood[start:start + 500])
+        most = 24576
+        wait("the share of one interface is full", lambda: len(router.get("neighbors")["neighbors"]) >= most - 100, 30,
+             show=lambda: len(router.get("neighbors")["neighbors"]))
+        router.wires["out"].send(flood[:3000])
+        router.wires["out"].receive(0, 0.5)
+        assert len(router.get("neighbors")["neighbors"]) <= most + 4
+        time.sleep(0.5)
+        router.wires["out"].receive(0)
+        # Those in use have their place, and a new one finds some.
+        router.check({"in": [frame]}, {"out": [out]})
+        router.check({"in": [UP / IP(src=A4, dst="10.3.0.3") / U]}, {"out": [other]})
+        fresh = UP / IP(src=A4, dst="10.3.255.9") / U
+        router.check({"in": [fresh]}, {"out": [asks4("10.3.255.9", 3, sender="10.3.0.1")]})
+        back = bytes(Ether(src=ours(3), dst=theirs(9), type=0x800) / Raw(routed(fresh, 3)[14:]))
+        router.check({"out": [reply("10.3.255.9", theirs(9), "10.3.0.1", ours(3))]}, {"out": [back]}, {"arp_consumed": 1})
+
+
 def vlan_asks4(number, peer, own):
     arp = ARP(op=1, hwsrc=ours(number), psrc=own, hwdst="00:00:00:00:00:00", pdst=peer)
     return vlan(Ether(src=ours(number), dst=ALL) / arp, number).ljust(60, b"\0")
