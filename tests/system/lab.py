@@ -54,9 +54,19 @@ class Host:
         self.run(f"ip addr add {address} dev eth0" + (" nodad" if ":" in address else ""))
         self.run(f"ip {'-6 ' if ':' in address else ''}route add default via {gateway}")
 
+    def lose(self, everything=True):
+        """From now on the wire loses every frame either way, in silence: no device says that it is down. Or no longer."""
+        lose(self.outside, everything)
+        lose("eth0", everything, self.run)
+
     def close(self):
         sh(f"ip netns del {self.name}", check=False)
         sh(f"ip link del {self.outside}", check=False)
+
+
+def lose(device, everything=True, run=sh):
+    """A device sends nothing any more, and says nothing of it: its queue has no room. Or it sends again."""
+    run(f"tc qdisc {'add' if everything else 'del'} dev {device} root pfifo limit 0")
 
 
 @contextlib.contextmanager

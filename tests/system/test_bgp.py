@@ -193,11 +193,11 @@ def cut(a, b, c, r, target):
     streams = [routing.Stream(a, f"198.19.0.{last}") for last in range(1, 9)]
     try:
         time.sleep(0.3)
-        lab.sh(f"ip link set {b.outside} down")
+        b.lose()
         wait("one path is left", lambda: len(fib(r, "198.19.0.0/16")[0]["paths"]) == 1)
         ping(a, target)
         routing.flows(a, target)
-        lab.sh(f"ip link set {b.outside} up")
+        b.lose(False)
         wait("two paths again", lambda: len(fib(r, "198.19.0.0/16")[0]["paths"]) == 2)
     finally:
         longest = max(s.end()[1] for s in streams)

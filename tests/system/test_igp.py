@@ -174,13 +174,13 @@ def test_bfd_finds_a_cut_link_and_survives_a_flood(tmp_path):
         assert punted["bfd"]["queue_full"] == punted["bgp"]["queue_full"] == 0
         ping(a, "198.19.0.1")
         # A cut that no device reports.
-        lab.sh(f"ip link set {b.outside} down")
+        b.lose()
         begin = time.time()
         wait("BFD down and route gone", lambda: not fib(instance, "198.19.0.0/24"), 5, 0.01)
         took = time.time() - begin
         print(f"BFD 100 ms x 3: route withdrawn {took * 1000:.0f} ms after the cut")
         assert took < 2
-        lab.sh(f"ip link set {b.outside} up")
+        b.lose(False)
         wait("route again", lambda: fib(instance, "198.19.0.0/24"), 30)
         ping(a, "198.19.0.1")
 
