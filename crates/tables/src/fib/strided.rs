@@ -85,6 +85,8 @@ pub(crate) struct Writer<E: Encoding> {
     /// Slots that could not be published for want of memory after a withdrawal, each with the places of nodes that are gone
     /// but that readers still see. They are published whole, and tried again with every change.
     stale: BTreeMap<usize, Vec<E::Place>>,
+    /// Values of withdrawn routes that readers may still see there: they mean what they did until all slots are published.
+    held: Vec<u32>,
 }
 
 impl<E: Encoding> Writer<E> {
@@ -100,6 +102,7 @@ impl<E: Encoding> Writer<E> {
             default: None,
             len: 0,
             stale: BTreeMap::new(),
+            held: Vec::new(),
         }
     }
 
@@ -139,14 +142,18 @@ impl<E: Encoding> Writer<E> {
         self.value(key)?;
         self.retry_stale();
         let (old, slots, touched) = self.change(key, None, false);
+        let old = old?;
+        let id = self.encoding.id(old);
+        self.len -= 1;
         self.encoding.set_apart(false);
-        if self.publish(&slots, touched).is_err() {
+        if self.publish(&slots, touched).is_ok() {
+            self.encoding.release(old);
+        } else {
+            self.held.push(old);
             self.defer(&slots, touched);
         }
         self.encoding.set_apart(true);
-        let old = old?;
-        self.len -= 1;
-        Some(self.give_back(old))
+        Some(id)
     }
 
     /// See [`super::Fib::load`].
@@ -338,6 +345,9 @@ impl<E: Encoding> Writer<E> {
             if self.encoding.publish_slots(&mut self.tree, &self.slots, &[only]).is_err() {
                 self.stale.insert(slot, mem::take(&mut self.tree.dead));
             }
+        }
+        if self.stale.is_empty() {
+            mem::take(&mut self.held).into_iter().for_each(|value| self.encoding.release(value));
         }
     }
 

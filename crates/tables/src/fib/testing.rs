@@ -24,6 +24,10 @@ impl Rng {
         (self.next() % n as u64) as usize
     }
 
+    pub(crate) fn shuffle<T>(&mut self, list: &mut [T]) {
+        (1..list.len()).rev().for_each(|i| list.swap(i, self.below(i + 1)));
+    }
+
     pub(crate) fn addr<A: TestAddress>(&mut self) -> A {
         A::from_bits(u128::from(self.next()) << 64 | u128::from(self.next()))
     }
@@ -101,11 +105,15 @@ pub(crate) fn churn<A: Address, F: Fib<A>>(
     }
 }
 
+/// A next hop of no route that stays.
+const TRANSIENT: NextHopId = 4_000_000;
+
 /// Fills a table of little memory whose reader never moves on, so that nothing it replaces comes back, then withdraws all: each
 /// withdrawal works, the last ones by what is set apart for them or by being published when the reader has moved on.
 pub(crate) fn withdrawals_work_in_a_full_table<A: TestAddress, F: Fib<A>>(
     new: impl Fn(&Domain) -> F,
     limit: impl Fn(&mut F, usize),
+    bytes: impl Fn(&F) -> usize,
 ) {
     let mut full = 0;
     // Withdrawn with what is set apart for it, or with no memory at all.
@@ -117,7 +125,13 @@ pub(crate) fn withdrawals_work_in_a_full_table<A: TestAddress, F: Fib<A>>(
         let (mut fib, mut model) = (new(&domain), BTreeMap::new());
         limit(&mut fib, 1 << 13);
         let mut refused = 0;
-        for &(p, nh) in routes.iter().filter(|(p, _)| p.len() > 0) {
+        // Each route has a next hop of its own, so that an answer says whose it is.
+        let mut routes: Vec<Prefix<A>> = routes.into_iter().map(|(p, _)| p).filter(|p| p.len() > 0).collect();
+        routes.sort_unstable();
+        routes.dedup();
+        Rng(9).shuffle(&mut routes);
+        let of = |nh: NextHopId| routes.get(nh as usize - 1).copied();
+        for (&p, nh) in routes.iter().zip(1..) {
             match fib.insert(p, nh) {
                 Ok(old) => assert_eq!(old, model.insert(p, nh), "{name}"),
                 Err(FibError::Full(_)) => refused += 1,
@@ -129,21 +143,39 @@ pub(crate) fn withdrawals_work_in_a_full_table<A: TestAddress, F: Fib<A>>(
         limit(&mut fib, left);
         let mut rng = Rng(5);
         let mut all: Vec<_> = model.keys().copied().collect();
+        let mut transient: Vec<Prefix<A>> = Vec::new();
         while !all.is_empty() {
             let p = all.swap_remove(rng.below(all.len()));
             assert_eq!(fib.withdraw(p), model.remove(&p), "{name}: {p}");
             assert_eq!((fib.len(), fib.get(p)), (model.len(), None), "{name}");
+            // Readers see what is there, or what was: nothing that never was.
+            let near = all.last().copied().unwrap_or(p);
+            for addr in [p.first(), p.last(), near.first()] {
+                let nh = fib.reader().lookup(addr);
+                let covers = match nh {
+                    NO_ROUTE => true,
+                    TRANSIENT => transient.iter().any(|p| p.contains(addr)),
+                    nh => of(nh).is_some_and(|p| p.contains(addr)),
+                };
+                assert!(covers, "{name}: {nh} at {}", addr.to_ip());
+            }
             if all.len() % 256 == 1 {
                 // One that is refused or goes in leaves the others as they are, also where they are not published yet.
-                if fib.insert(p, 77).is_ok() {
-                    assert_eq!(fib.withdraw(p), Some(77), "{name}");
+                if fib.insert(p, TRANSIENT).is_ok() {
+                    transient.push(p);
+                    assert_eq!(fib.withdraw(p), Some(TRANSIENT), "{name}");
                 }
+            }
+            // Now and then a little memory comes back.
+            if all.len() % 7 == 0 && left == 0 {
+                stuck.quiescent();
             }
             if all.len() % 1_024 == 0 {
                 stuck.quiescent();
                 let other = Prefix::new(A::mask(0).not(), A::BITS).unwrap();
                 let had = model.contains_key(&other);
-                if !had && fib.insert(other, 1).is_ok() {
+                if !had && fib.insert(other, TRANSIENT).is_ok() {
+                    transient.push(other);
                     fib.withdraw(other);
                 }
             }
@@ -154,6 +186,7 @@ pub(crate) fn withdrawals_work_in_a_full_table<A: TestAddress, F: Fib<A>>(
             assert_eq!(fib.load([]), Ok(()));
         }
         check(&fib, &fib.reader(), &model);
+        assert_eq!(bytes(&fib), 0, "{name}: all blocks are back");
     }
     assert!(full >= 6, "{full} sets are too large for this table");
 }

@@ -208,6 +208,7 @@ fn withdrawals_work_where_there_is_no_memory() {
     withdrawals_work_in_a_full_table::<u128, _>(
         |domain| Ip6Fib::new(domain).unwrap(),
         |fib, words| fib.writer.encoding.limit(words),
+        |fib| fib.memory().lookup - fib.writer.encoding.label_bytes(),
     );
 }
 

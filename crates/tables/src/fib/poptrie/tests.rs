@@ -37,7 +37,8 @@ fn adversarial_sets<A: Bits + TestAddress>() {
 #[test]
 fn withdrawals_work_where_there_is_no_memory() {
     let limit = |fib: &mut Poptrie<u128>, words| fib.writer.encoding.limit(words);
-    withdrawals_work_in_a_full_table::<u128, _>(|domain| Poptrie::new(domain).unwrap(), limit);
+    let bytes = |fib: &Poptrie<u128>| fib.memory().lookup - fib.writer.encoding.label_bytes();
+    withdrawals_work_in_a_full_table(|domain| Poptrie::new(domain).unwrap(), limit, bytes);
 }
 
 #[test]
