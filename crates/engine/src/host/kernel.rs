@@ -97,6 +97,12 @@ impl Kernel {
         std::mem::take(&mut self.touched)
     }
 
+    /// All is listed: what is not known of these is not there.
+    pub(super) fn settle(&mut self, known: impl Iterator<Item = u32>) {
+        let missing = known.filter(|index| !self.links.contains_key(index));
+        self.touched.extend(missing);
+    }
+
     /// The addresses of the loopback, which are the system's on whatever interface, without 127/8 and ::1.
     pub(super) fn loopback(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let loopbacks = self.loopbacks.iter().filter_map(|l| self.links.get(l)).filter(|l| l.up);
@@ -345,5 +351,8 @@ mod tests {
         k.apply(&MonitorEvent::End(Section::Links));
         assert_eq!(k.take_touched().into_iter().collect::<Vec<_>>(), [1, 11]);
         assert!(k.view(11).is_none() && k.loopback().next().is_none());
+        // One that went before anything was listed.
+        k.settle([10, 77].into_iter());
+        assert_eq!(k.take_touched().into_iter().collect::<Vec<_>>(), [77]);
     }
 }

@@ -580,8 +580,9 @@ impl Watcher for Host {
                     }
                 }
                 MonitorEvent::Synced => {
+                    self.kernel.settle(self.by_tap.keys().copied());
                     self.tables.doubt_rules();
-                    lost = true;
+                    (interfaces, lost) = (true, true);
                 }
                 _ => {}
             }
@@ -718,7 +719,7 @@ mod tests {
             follow(views)
         });
         assert_eq!(
-            (taken.len(), error, calls <= 20),
+            (taken.len(), error, calls <= 21),
             (999, Some("the address is another's"), true),
             "{calls}"
         );
