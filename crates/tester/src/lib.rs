@@ -20,6 +20,7 @@ pub mod report;
 pub mod rng;
 pub mod sequence;
 pub mod sink;
+pub mod source;
 pub mod stats;
 pub mod table;
 pub mod wire_rate;
