@@ -741,7 +741,7 @@ fn a_tap_is_a_wire() {
 fn links_are_followed_by_what_they_are_joined_to() {
     test(async || {
         ip("link add va type veth peer name vb");
-        ["va", "vb"].map(|end| ip(&format!("link set {end} up")));
+        ["va", "vb"].iter().for_each(|end| drop(ip(&format!("link set {end} up"))));
         let open = || LinkStates::open(["va".to_owned(), "none".to_owned()]).unwrap();
         async fn becomes(states: &mut LinkStates, running: bool) {
             for _ in 0..300 {
