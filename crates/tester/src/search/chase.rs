@@ -48,6 +48,10 @@ impl Chase {
             if let Some(at) = self.choose(stage, low, high, grid.last()) {
                 return Some(Candidate { at, seconds: stage.criterion.duration });
             }
+            if self.at + 1 == self.stages.len() {
+                // Trials for other goals may yet take a bound away: then this stage is asked again.
+                return None;
+            }
             self.at += 1;
             self.away = None;
             self.hints = match (low, high) {
@@ -60,7 +64,8 @@ impl Chase {
     }
 
     fn choose(&mut self, stage: Stage, low: Option<u32>, high: Option<u32>, last: u32) -> Option<u32> {
-        let hint = |inside: &dyn Fn(u32) -> bool| [self.hints.0, self.hints.1].into_iter().find(|h| inside(*h));
+        let hint =
+            |inside: &dyn Fn(u32) -> bool| [self.hints.0, self.hints.1].into_iter().find(|h| inside(*h));
         match (low, high) {
             (Some(low), Some(high)) if high - low <= stage.width => None,
             (Some(low), Some(high)) => Some(hint(&|h| low < h && h < high).unwrap_or(low + (high - low) / 2)),
@@ -95,6 +100,9 @@ impl Chase {
         for (i, stage) in self.stages.iter().enumerate().skip(self.at) {
             let (low, high) = ledger.bounds(&stage.criterion);
             let steps = high.unwrap_or(grid.last()).saturating_sub(low.unwrap_or(0)).max(1);
+            if i == self.at && steps <= stage.width {
+                continue;
+            }
             let loads = match i == self.at {
                 true => (f64::from(steps) / f64::from(stage.width)).log2().ceil().max(1.0),
                 // Both bounds of the stage before, and one halving.

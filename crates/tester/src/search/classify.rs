@@ -6,6 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Share of a sum of seconds that may be missing: what adding them up in binary fractions costs.
+const ROUNDING: f64 = 1e-9;
+
 /// What a trial at a load came to.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
@@ -76,7 +79,7 @@ impl Criterion {
         let balance = self.exceed_ratio / (1.0 - self.exceed_ratio);
         let excess = sums.full_high + (sums.short_high - sums.short_low * balance).max(0.0);
         let whole = (sums.full_low + excess).max(self.sum);
-        let allowed = whole * self.exceed_ratio;
+        let allowed = whole * (self.exceed_ratio + ROUNDING);
         // If all that is missing were bad; if all that is missing were good.
         match (whole - sums.full_low <= allowed, excess <= allowed) {
             (true, true) => Class::Lower,
@@ -90,7 +93,7 @@ impl Criterion {
         let mut full: Vec<&Entry> = entries.into_iter().filter(|e| e.intended >= self.duration).collect();
         full.sort_by(|a, b| a.loss.total_cmp(&b.loss));
         let seconds: f64 = full.iter().map(|e| e.effective).sum();
-        let mut left = self.sum.max(seconds) * (1.0 - self.exceed_ratio);
+        let mut left = self.sum.max(seconds) * (1.0 - self.exceed_ratio - ROUNDING);
         for e in full {
             left -= e.effective;
             if left <= 0.0 {
@@ -151,7 +154,8 @@ mod tests {
         // 27.3 % of the seconds exceed the loss ratio at the sixth step, 42.9 % at the fifth.
         let goal = criterion(60.0, 60.0, 0.005, 0.2);
         for (full, share) in [(1, 0.429), (2, 0.273)] {
-            let sums = Sums { full_low: 60.0 * f64::from(full), full_high: 0.0, short_low: 60.0, short_high: 60.0 };
+            let sums =
+                Sums { full_low: 60.0 * f64::from(full), full_high: 0.0, short_low: 60.0, short_high: 60.0 };
             let excess = 60.0 - 60.0 * 0.25;
             assert!((excess / (sums.full_low + excess) - share).abs() < 0.001);
             assert_eq!(goal.class(&sums), Class::Upper);

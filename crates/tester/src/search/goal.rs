@@ -50,7 +50,9 @@ pub enum GoalError {
         value: f64,
     },
     /// Durations out of order.
-    #[error("goal {goal}: durations must be 0 < initial ({initial} s) <= final ({last} s) <= sum ({sum} s), and finite")]
+    #[error(
+        "goal {goal}: durations must be 0 < initial ({initial} s) <= final ({last} s) <= sum ({sum} s), and finite"
+    )]
     Durations {
         /// Whose.
         goal: String,
@@ -78,7 +80,9 @@ pub enum GoalError {
         max: f64,
     },
     /// A binary search that cannot end.
-    #[error("the binary search needs a resolution, a trial duration and at least 1 trial per load, all above 0")]
+    #[error(
+        "the binary search needs a resolution, a trial duration and at least 1 trial per load, all above 0"
+    )]
     Binary,
 }
 
@@ -194,7 +198,9 @@ mod tests {
             change(&mut goal);
             goal.check().unwrap_err().to_string()
         };
-        assert!(bad(|g| g.loss_ratio = 1.0).contains("the loss ratio is 1; it must be at least 0 and below 1"));
+        assert!(
+            bad(|g| g.loss_ratio = 1.0).contains("the loss ratio is 1; it must be at least 0 and below 1")
+        );
         assert!(bad(|g| g.exceed_ratio = f64::NAN).contains("exceed ratio"));
         assert!(bad(|g| g.width = 0.0).contains("width"));
         assert!(bad(|g| g.duration_sum = 59.0).contains("<= sum (59 s)"));

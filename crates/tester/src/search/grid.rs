@@ -15,7 +15,8 @@ impl Grid {
     pub(super) fn new(min: f64, max: f64, width: f64) -> Self {
         let range = (max / min).ln();
         // A little closer, so that rounding never makes a step wider than asked.
-        let last = (range / (-(-width).ln_1p() * 0.999_999)).ceil().clamp(0.0, f64::from(u32::MAX / 4)) as u32;
+        let last =
+            (range / (-(-width).ln_1p() * 0.999_999)).ceil().clamp(0.0, f64::from(u32::MAX / 4)) as u32;
         Grid { min, max, step: if last == 0 { 0.0 } else { range / f64::from(last) }, last }
     }
 

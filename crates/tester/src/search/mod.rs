@@ -19,7 +19,7 @@ mod grid;
 mod ledger;
 mod method;
 
-pub use binary::{BinaryResult, BinarySearch, Verification};
+pub use binary::{BinaryResult, BinarySearch};
 pub use bisect::Bisect;
 pub use classify::{Class, Criterion, Entry, Sums};
 pub use engine::{Bound, GoalResult, Search, SearchResult};

@@ -251,7 +251,8 @@ mod tests {
     #[test]
     fn line_rates_of_sizes_and_mixes() {
         assert_eq!(Frames::Size(64).line_rate(10_000_000_000), 14_880_952.0);
-        let imix = Frames::Mix { genome: "aaaaaaaddddg".into(), mean: (7.0 * 64.0 + 4.0 * 512.0 + 1518.0) / 12.0 };
+        let imix =
+            Frames::Mix { genome: "aaaaaaaddddg".into(), mean: (7.0 * 64.0 + 4.0 * 512.0 + 1518.0) / 12.0 };
         assert_eq!(imix.mean(), 334.5);
         assert_eq!(imix.line_rate(100_000_000_000), 35_260_930.0);
         assert_eq!(imix.to_string(), "IMIX aaaaaaaddddg (334.5 B)");

@@ -164,7 +164,8 @@ mod tests {
 
     #[test]
     fn sums_hold_beyond_32_bits_and_nothing_goes_below_zero() {
-        let flow = |offered, received| FlowCount { intended: offered, offered, received, ..FlowCount::default() };
+        let flow =
+            |offered, received| FlowCount { intended: offered, offered, received, ..FlowCount::default() };
         let out = TrialOutput {
             flows: vec![flow(5_568_064_168, 5_568_064_168), flow(u64::from(u32::MAX) + 5, 7), flow(3, 4)],
             send_seconds: 2.0,

@@ -110,7 +110,9 @@ pub enum Void {
         took: f64,
     },
     /// A worker of the tester stood still.
-    #[error("worker {worker} stood still for {seconds:.3} s: what was lost meanwhile may be the tester's own loss")]
+    #[error(
+        "worker {worker} stood still for {seconds:.3} s: what was lost meanwhile may be the tester's own loss"
+    )]
     Stalled {
         /// Which.
         worker: String,
@@ -118,7 +120,9 @@ pub enum Void {
         seconds: f64,
     },
     /// More came than was sent.
-    #[error("{frames} frames more were received than sent from {from} to {to}: frames of another run, or counters read too early")]
+    #[error(
+        "{frames} frames more were received than sent from {from} to {to}: frames of another run, or counters read too early"
+    )]
     Surplus {
         /// Sending port.
         from: String,
@@ -272,11 +276,18 @@ mod tests {
             Verdict::Valid => String::new(),
         };
         assert!(void(|o| o.send_seconds = 1.7).contains("1.700 s instead of 1.000 s"));
-        assert!(void(|o| o.flows[1].received += 3).contains("3 frames more were received than sent from b to a"));
+        assert!(
+            void(|o| o.flows[1].received += 3).contains("3 frames more were received than sent from b to a")
+        );
         assert!(void(|o| o.flows.clear()).starts_with("no frame was sent"));
-        assert!(void(|o| o.stalls = vec![Stall { worker: "rx0".into(), at: 0.2, seconds: 0.5 }]).contains("rx0"));
+        assert!(
+            void(|o| o.stalls = vec![Stall { worker: "rx0".into(), at: 0.2, seconds: 0.5 }]).contains("rx0")
+        );
         assert_eq!(void(|o| o.stalls = vec![Stall { worker: "rx0".into(), at: 0.2, seconds: 0.05 }]), "");
-        assert_eq!(void(|o| o.verdict = Verdict::Void(Void::Other("the link went down".into()))), "the link went down");
+        assert_eq!(
+            void(|o| o.verdict = Verdict::Void(Void::Other("the link went down".into()))),
+            "the link went down"
+        );
     }
 
     #[test]

@@ -79,7 +79,8 @@ impl<M: Measurer, O: Observer> Runner<M, O> {
             if self.observer.stop() {
                 return Err(Ending::Stopped);
             }
-            if let Some(limit) = self.time_limit.filter(|limit| self.seconds + input.whole_seconds() > *limit) {
+            if let Some(limit) = self.time_limit.filter(|limit| self.seconds + input.whole_seconds() > *limit)
+            {
                 return Err(Ending::TimeLimit(limit));
             }
             self.observer.started(&input, &progress);
