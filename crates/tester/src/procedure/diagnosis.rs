@@ -129,7 +129,9 @@ impl Diagnosis {
                 break;
             }
         }
-        let (cause, facts, sentence) = self.judge(&seen);
+        // Elsewhere a clock cannot be what limits.
+        let at_line = setup.theoretical(frames).is_none_or(|line| load >= line * (1.0 - CLOCKS * 1e-6));
+        let (cause, facts, sentence) = self.judge(&seen, at_line);
         Ok(DiagnosisReport {
             setup: setup.clone(),
             frames: frames.clone(),
@@ -142,7 +144,7 @@ impl Diagnosis {
         })
     }
 
-    fn judge(&self, seen: &[Seen]) -> (Cause, Vec<Fact>, String) {
+    fn judge(&self, seen: &[Seen], at_line: bool) -> (Cause, Vec<Fact>, String) {
         let mut facts = Vec::new();
         let Some(full) = seen.first() else {
             return (Cause::Unknown, facts, "no trial was completed".into());
@@ -163,7 +165,7 @@ impl Diagnosis {
         }
         let found = self
             .start(full, seen, &mut facts)
-            .or_else(|| self.clock(full, seen, &mut facts))
+            .or_else(|| self.clock(full, seen, at_line, &mut facts))
             .or_else(|| self.stalls(full, seen, &mut facts))
             .or_else(|| self.capacity(full, seen, &mut facts))
             .or_else(|| Self::chance(full, seen, &mut facts));
@@ -194,7 +196,13 @@ impl Diagnosis {
     }
 
     /// Gone within what two clocks may differ, and as much lost as the rates differ.
-    fn clock(&self, full: &Seen, seen: &[Seen], facts: &mut Vec<Fact>) -> Option<(Cause, String)> {
+    fn clock(
+        &self,
+        full: &Seen,
+        seen: &[Seen],
+        at_line: bool,
+        facts: &mut Vec<Fact>,
+    ) -> Option<(Cause, String)> {
         let gone = seen.iter().find(|s| s.below > 0.0 && s.below <= CLOCKS && s.lost == 0)?;
         if seen.iter().any(|s| s.below > gone.below && s.lost > 0) {
             return None;
@@ -203,19 +211,23 @@ impl Diagnosis {
         let from = self.seconds * 0.3;
         let sent = rate(&full.series, from, self.seconds, |s| s.sent);
         let received = rate(&full.series, from, self.seconds, |s| s.received);
-        if !(sent.value > 0.0) {
+        if sent.value <= 0.0 {
             return None;
         }
         let ppm = (1.0 - received.value / sent.value) * 1e6;
         let error = (sent.error.powi(2) + received.error.powi(2)).sqrt() / sent.value * 1e6;
-        facts.push(fact("sent", sent.value, "frames/s"));
-        facts.push(fact("received", received.value, "frames/s"));
-        facts.push(fact("skew", ppm, "ppm"));
-        facts.push(fact("skew_error", error, "ppm"));
-        facts.push(fact("gone_at", 100.0 - gone.below * 1e-4, "percent of the load"));
-        if !(ppm > 0.0 && ppm <= CLOCKS) {
+        let within = ppm > 0.0 && ppm <= CLOCKS;
+        if !within {
             return None;
         }
+        facts.push(fact("sent", sent.value, "frames/s"));
+        facts.push(fact("received", received.value, "frames/s"));
+        facts.push(fact("gone_at", 100.0 - gone.below * 1e-4, "percent of the load"));
+        if !at_line {
+            return Some((Cause::Capacity, capacity_text(received.value)));
+        }
+        facts.push(fact("skew", ppm, "ppm"));
+        facts.push(fact("skew_error", error, "ppm"));
         let text = format!(
             "the device's ports send {ppm:.1} ppm fewer frames than arrive, and {} ppm below nothing is lost: its clock is slower than the \
              tester's (each may be off by 100 ppm), or frames of its own take that much of the line; this is no loss of the device's",
@@ -254,16 +266,12 @@ impl Diagnosis {
         let out = |s: &Seen| rate(&s.series, from, self.seconds, |x| x.received).value;
         let lossy: Vec<&Seen> = seen.iter().filter(|s| s.lost > 0).collect();
         let most = out(full);
-        let clean_below = seen.last().is_some_and(|s| s.lost == 0 && s.below > CLOCKS);
         let constant = lossy.len() >= 3 && lossy.iter().all(|s| (out(s) / most - 1.0).abs() < 2e-5);
-        if !(clean_below && constant && most > 0.0) {
+        if !(constant && most > 0.0) {
             return None;
         }
         facts.push(fact("received", most, "frames/s"));
-        let text = format!(
-            "the device forwards {most:.0} frames per second in all, however many more it gets: that is its capacity"
-        );
-        Some((Cause::Capacity, text))
+        Some((Cause::Capacity, capacity_text(most)))
     }
 
     fn chance(full: &Seen, seen: &[Seen], facts: &mut Vec<Fact>) -> Option<(Cause, String)> {
@@ -320,6 +328,12 @@ impl Seen {
             series: record.output.series.clone().unwrap_or_default(),
         }
     }
+}
+
+fn capacity_text(rate: f64) -> String {
+    format!(
+        "the device forwards {rate:.0} frames per second in all, however many more it gets: that is its capacity"
+    )
 }
 
 fn mean_frames(clumps: &[Clump]) -> f64 {

@@ -98,15 +98,16 @@ impl Chase {
     pub(super) fn left(&self, ledger: &Ledger, grid: &Grid) -> Vec<(f64, f64)> {
         let mut left = Vec::new();
         for (i, stage) in self.stages.iter().enumerate().skip(self.at) {
-            let (low, high) = ledger.bounds(&stage.criterion);
-            let steps = high.unwrap_or(grid.last()).saturating_sub(low.unwrap_or(0)).max(1);
-            if i == self.at && steps <= stage.width {
-                continue;
-            }
-            let loads = match i == self.at {
-                true => (f64::from(steps) / f64::from(stage.width)).log2().ceil().max(1.0),
+            let halvings = |gap: u32| (f64::from(gap.max(1)) / f64::from(stage.width)).log2().ceil().max(0.0);
+            let guess = halvings(self.hints.1 - self.hints.0);
+            let loads = match ledger.bounds(&stage.criterion) {
                 // Both bounds of the stage before, and one halving.
-                false => 3.0,
+                _ if i != self.at => 3.0,
+                (Some(low), Some(high)) => halvings(high - low),
+                (Some(low), None) if low >= grid.last() => 0.0,
+                (None, Some(0)) => 0.0,
+                (None, None) => 2.0 + guess,
+                _ => 1.0 + guess,
             };
             let c = &stage.criterion;
             let trials = (c.sum * (1.0 - c.exceed_ratio).max(c.exceed_ratio) / c.duration).ceil().max(1.0);

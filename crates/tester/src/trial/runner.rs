@@ -101,11 +101,11 @@ impl<M: Measurer, O: Observer> Runner<M, O> {
                 Verdict::Void(why) => Some(why.to_string()),
             };
             self.trace.push(record);
-            match (void, self.trace.last()) {
-                (None, Some(_)) => break,
-                (Some(why), _) if attempt >= self.policy.void_retries => return Err(Ending::Void(why)),
-                _ => attempt += 1,
+            let Some(why) = void else { break };
+            if attempt >= self.policy.void_retries {
+                return Err(Ending::Void(why));
             }
+            attempt += 1;
         }
         // The loop ends only after a record was kept.
         self.trace.last().ok_or(Ending::Stopped)
