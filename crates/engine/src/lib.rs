@@ -17,4 +17,5 @@ pub mod desired;
 pub mod graphs;
 pub mod host;
 pub mod instance;
+pub mod tester;
 pub mod workers;

@@ -24,6 +24,7 @@ pub mod search;
 pub mod sequence;
 pub mod simulate;
 pub mod sink;
+pub mod source;
 pub mod stats;
 pub mod table;
 pub mod trial;

@@ -99,6 +99,8 @@ pub struct Pacer {
     catch_up: u64,
     random: Option<Rng>,
     end: u64,
+    /// Frames that may still become due.
+    budget: u64,
     intended: u64,
     missed: u64,
     largest: u32,
@@ -132,6 +134,7 @@ impl Pacer {
             catch_up: ((pace.catch_up * pace.hz as f64).max(2.0 * ticks * f64::from(burst))) as u64,
             random,
             end,
+            budget: u64::MAX,
             intended: 0,
             missed: 0,
             largest: 0,
@@ -139,12 +142,37 @@ impl Pacer {
         })
     }
 
+    /// A pacer that always has frames due from `start` to `end`: as fast as the thread and the device can.
+    pub fn unpaced(start: u64, end: u64) -> Self {
+        Pacer {
+            next: Moment::at(start),
+            not_before: start,
+            interval: Moment::default(),
+            spacing: 0,
+            burst: 1,
+            left: 0,
+            catch_up: u64::MAX,
+            random: None,
+            end,
+            budget: u64::MAX,
+            intended: 0,
+            missed: 0,
+            largest: 0,
+            late: 0,
+        }
+    }
+
+    /// The same with at most `frames` in all.
+    #[must_use]
+    pub fn limited_to(self, frames: u64) -> Self {
+        Pacer { budget: frames, ..self }
+    }
+
     /// How many frames are to leave now, at most `room`. They count as sent: what the device does not take stays with the caller,
     /// who sends it before anything new.
     #[inline]
     pub fn due(&mut self, now: u64, room: u32) -> u32 {
-        if self.left == 0 && (now < self.next.tick() || now < self.not_before || self.next.tick() >= self.end)
-        {
+        if self.left == 0 && (now < self.next.tick() || now < self.not_before || self.is_over(now)) {
             return 0;
         }
         self.take(now, room)
@@ -153,21 +181,17 @@ impl Pacer {
     /// When it is worth asking again, in ticks; `None`: never.
     pub fn next_at(&self) -> Option<u64> {
         let next = self.next.tick().max(self.not_before);
-        (self.next.tick() < self.end).then_some(next)
+        (!self.is_over(next)).then_some(next)
     }
 
     /// Ends it: what was due before `now` or the end and was not sent counts as missed.
     pub fn finish(&mut self, now: u64) {
-        let until = now.min(self.end);
-        self.intended += u64::from(self.left);
-        self.missed += u64::from(self.left);
-        self.left = 0;
-        while self.next.tick() < until {
-            self.intended += u64::from(self.burst);
-            self.missed += u64::from(self.burst);
-            self.advance();
+        let (until, unsent) = (now.min(self.end), u64::from(self.left));
+        (self.left, self.intended, self.missed) = (0, self.intended + unsent, self.missed + unsent);
+        if self.interval != Moment::default() {
+            self.skip(until);
         }
-        self.end = self.end.min(self.next.tick());
+        self.budget = 0;
     }
 
     /// Frames that were due so far, sent or missed.
@@ -190,20 +214,25 @@ impl Pacer {
         self.late
     }
 
+    fn is_over(&self, now: u64) -> bool {
+        self.budget == 0 || self.next.tick() >= self.end || (self.interval.0 == 0 && now >= self.end)
+    }
+
     fn take(&mut self, now: u64, room: u32) -> u32 {
         if now.saturating_sub(self.next.tick()) > self.catch_up {
-            self.give_up(now);
+            self.skip((now - self.catch_up).min(self.end));
         }
         let room = if self.spacing > 0 { room.min(1) } else { room };
         let mut n = 0;
         while n < room {
             if self.left == 0 {
-                if self.next.tick() > now || self.next.tick() >= self.end {
+                if self.next.tick() > now || self.is_over(now) {
                     break;
                 }
-                self.late = self.late.max(now - self.next.tick());
-                self.left = self.burst;
-                self.advance();
+                if self.interval.0 > 0 {
+                    self.late = self.late.max(now - self.next.tick());
+                }
+                self.next_burst();
             }
             let some = self.left.min(room - n);
             self.left -= some;
@@ -217,13 +246,30 @@ impl Pacer {
         n
     }
 
-    /// Skips what is due longer than it may be.
-    fn give_up(&mut self, now: u64) {
-        let from = now - self.catch_up;
-        while self.next.tick() < from && self.next.tick() < self.end {
-            self.intended += u64::from(self.burst);
-            self.missed += u64::from(self.burst);
-            self.advance();
+    fn next_burst(&mut self) {
+        self.left = u64::from(self.burst).min(self.budget) as u32;
+        self.budget -= u64::from(self.left);
+        self.advance();
+    }
+
+    /// Gives up what is due before tick `until`.
+    fn skip(&mut self, until: u64) {
+        while self.next.tick() < until && self.budget > 0 {
+            self.next_burst();
+            self.intended += u64::from(self.left);
+            self.missed += u64::from(self.left);
+            self.left = 0;
+            if self.random.is_none() {
+                // All but the last few at once: a long pause at a high rate is millions of frames.
+                let far = Moment::at(until).0.saturating_sub(self.next.0);
+                let whole = (far / self.interval.0.max(1))
+                    .saturating_sub(1)
+                    .min(u128::from(self.budget / u64::from(self.burst)));
+                let frames = whole as u64 * u64::from(self.burst);
+                self.next.0 += whole * self.interval.0;
+                (self.budget, self.intended, self.missed) =
+                    (self.budget - frames, self.intended + frames, self.missed + frames);
+            }
         }
     }
 
@@ -365,6 +411,38 @@ mod tests {
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
         assert!((mean - 1.0).abs() < 0.01 && (variance - 1.0).abs() < 0.03, "{mean} {variance}");
+    }
+
+    #[test]
+    fn a_count_is_kept_to_the_frame_with_every_spread() {
+        for spread in [Spread::Even, Spread::Poisson { seed: 1 }, Spread::Bursts { frames: 48 }] {
+            let mut pacer = Pacer::new(&pace(1e6, spread), 0, u64::MAX).unwrap().limited_to(1000);
+            let sent: u32 = run(&mut pacer, 1, 1500, 64).iter().map(|s| s.1).sum();
+            assert_eq!((sent, pacer.intended(), pacer.next_at()), (1000, 1000, None), "{spread:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_pace_there_is_always_something_due() {
+        let mut pacer = Pacer::unpaced(100, 1000);
+        assert_eq!(
+            (pacer.due(99, 64), pacer.due(100, 64), pacer.due(999, 32), pacer.due(1000, 64)),
+            (0, 64, 32, 0)
+        );
+        pacer.finish(2000);
+        assert_eq!((pacer.intended(), pacer.missed(), pacer.latest()), (96, 0, 0));
+        let mut pacer = Pacer::unpaced(0, u64::MAX).limited_to(100);
+        assert_eq!((pacer.due(1, 64), pacer.due(2, 64), pacer.due(3, 64)), (64, 36, 0));
+    }
+
+    #[test]
+    fn a_long_pause_at_a_high_rate_is_passed_at_once() {
+        let mut pacer = Pacer::new(&pace(1e9, Spread::Even), 0, u64::MAX).unwrap();
+        let n = pacer.due(3600 * HZ, 64);
+        assert_eq!(n, 64);
+        let hour = 3600.0 * 1e9;
+        let missed = pacer.missed() as f64;
+        assert!((missed / (hour - 100_000.0) - 1.0).abs() < 1e-9, "{missed}");
     }
 
     #[test]
