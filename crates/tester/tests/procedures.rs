@@ -1,5 +1,7 @@
 //! Procedures on simulated devices, whose right answer is known.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use linerate_tester::procedure::*;
 use linerate_tester::search::{BinarySearch, Goal, Method, Regularity};
 use linerate_tester::simulate::{Behaviour, Device, StallPattern};

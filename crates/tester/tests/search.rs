@@ -1,5 +1,7 @@
 //! Searches on simulated devices, whose right answer is known.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use linerate_tester::search::{BinarySearch, Class, Goal, GoalError, Regularity, Search, SearchResult};
 use linerate_tester::simulate::{Behaviour, Device};
 use linerate_tester::trial::{
