@@ -325,3 +325,59 @@ fn irregular_clumps_are_bursts() {
         assert_eq!(report.cause, Cause::Bursts, "{seed}: {}", report.sentence);
     }
 }
+
+#[test]
+fn causes_are_told_apart_at_all_sizes_and_strengths() {
+    let setup = Setup::new(TEN_G);
+    let diagnose = |behaviour: Behaviour, seed, size: u16, share: f64| {
+        let frames = Frames::Size(size);
+        let load = setup.theoretical(&frames).unwrap() * share;
+        let mut runner = Runner::new(Device::new(behaviour, seed), Silent, Policy::default());
+        Diagnosis::default().run(&setup, &frames, load, &mut runner).unwrap()
+    };
+    for size in [64, 512, 1518, 9000] {
+        for seed in 0..8 {
+            for random_loss in [1e-5, 1e-4] {
+                let report = diagnose(
+                    Behaviour { random_loss, directions: 2, ..Behaviour::default() },
+                    seed,
+                    size,
+                    1.0,
+                );
+                assert_eq!(
+                    report.cause,
+                    Cause::Random,
+                    "{size} {seed} {random_loss}: {} {:?}",
+                    report.sentence,
+                    report.facts
+                );
+            }
+        }
+        for (skew_ppm, buffer) in [(20.0, 32.0), (60.0, 16.0), (99.0, 0.0)] {
+            let report =
+                diagnose(Behaviour { skew_ppm, buffer, directions: 2, ..Behaviour::default() }, 1, size, 1.0);
+            assert_eq!(
+                report.cause,
+                Cause::ClockSkew,
+                "{size} {skew_ppm}: {} {:?}",
+                report.sentence,
+                report.facts
+            );
+            let skew = report.facts.iter().find(|f| f.name == "skew").unwrap().value;
+            // The line's rate is floored to whole frames: up to a frame a second less than what wears the skew.
+            let floor = 1e6 / setup.theoretical(&Frames::Size(size)).unwrap();
+            assert!((skew - skew_ppm).abs() < 0.5 + floor, "{size} {skew_ppm}: {skew}");
+        }
+        for (period, seconds) in [(0.5, 0.002), (2.5, 0.01)] {
+            let stall = Some(StallPattern { period, seconds });
+            let report = diagnose(Behaviour { stall, buffer: 64.0, ..Behaviour::default() }, 1, size, 0.95);
+            assert_eq!(
+                report.cause,
+                Cause::PeriodicStall,
+                "{size} {period}: {} {:?}",
+                report.sentence,
+                report.facts
+            );
+        }
+    }
+}
