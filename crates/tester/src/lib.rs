@@ -25,6 +25,7 @@ pub mod sequence;
 pub mod simulate;
 pub mod sink;
 pub mod source;
+pub mod station;
 pub mod stats;
 pub mod table;
 pub mod trial;
